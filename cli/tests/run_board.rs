@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Place, as_rank};
 use mapwire_transport::bells::Sleeper;
 use mapwire_transport::board::{NAP, RankState};
-use mapwire_transport::rendezvous::{Client, Event, JobAddress};
+use mapwire_transport::rendezvous::{Client, Event, JobAddress, ToRank};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket};
 
 fn join() -> Client {
@@ -220,7 +220,7 @@ fn body_connects_to_all() {
     seen[client.rank() as usize] = true;
     while !seen.iter().all(|s| *s) {
         match client.wait(crate::common::LONG).unwrap() {
-            Event::Channel { peer, fd } => {
+            Event::Message(ToRank::Channel { peer }, Some(fd)) => {
                 assert!(!std::mem::replace(&mut seen[peer as usize], true), "twice");
                 assert!(rustix::fs::fstat(&fd).unwrap().st_size > 0);
             }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use mapwire_driver::DriverError;
 use mapwire_launch::LaunchError;
-use mapwire_launch::meeting::MeetingError;
+use mapwire_launch::doors::MeetingError;
 use thiserror::Error;
 
 mod kind;

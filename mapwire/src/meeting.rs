@@ -1,7 +1,7 @@
 //! Servers and clients that come and go, without a launcher.
 //!
 //! A server opens [`Door`]s and starts a [`Reception`]; a client [`visit`]s by the door's name. Both then have a [`Node`] in a job of the
-//! server, in which the server is rank 0. How they meet, and what protects whom from whom, is said in [`mapwire_launch::meeting`]. Those of different hosts meet by a store of names
+//! server, in which the server is rank 0. How they meet, and what protects whom from whom, is said in [`mapwire_launch::doors`]. Those of different hosts meet by a store of names
 //! ([`FarReception`], [`visit_far`]), in a job of two; who has the store's secret may come.
 //!
 //! ```no_run
@@ -31,7 +31,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mapwire_launch::meeting::{Host, knock};
+use mapwire_launch::doors::{Host, knock};
 use mapwire_transport::rendezvous::JobAddress;
 
 use crate::config::NodeConfig;
@@ -41,7 +41,7 @@ use crate::node::Node;
 mod far;
 
 pub use far::{FarReception, NamedStore, visit_far};
-pub use mapwire_launch::meeting::{Credentials, Door, DoorName, JobId, MeetingError, ReceptionLimits};
+pub use mapwire_launch::doors::{Credentials, Door, DoorName, JobId, MeetingError, ReceptionLimits};
 
 /// What a server does for its jobs and guests. Called on threads of the reception.
 pub trait Greet: Send + Sync + 'static {
@@ -63,7 +63,7 @@ pub trait Greet: Send + Sync + 'static {
 
 /// The reception of a server: a thread that answers knocks, and keeps the jobs. It ends with this; then the jobs end too.
 #[derive(Debug)]
-pub struct Reception(mapwire_launch::meeting::Reception);
+pub struct Reception(mapwire_launch::doors::Reception);
 
 impl Reception {
     /// Starts it. Nodes of its jobs are made by `config`, whose job and rank mean nothing here.
@@ -73,7 +73,7 @@ impl Reception {
     pub fn start(config: NodeConfig, greet: Arc<dyn Greet>, limits: ReceptionLimits) -> Result<Self> {
         let config = of_guests(config);
         let host = Arc::new(Joiner { config, greet });
-        let reception = mapwire_launch::meeting::Reception::start(host, limits)?;
+        let reception = mapwire_launch::doors::Reception::start(host, limits)?;
         Ok(Self(reception))
     }
 

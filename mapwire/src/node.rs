@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, DriverGuard, Engine};
 use mapwire_host::waiting::WaitStrategy;
-use mapwire_launch::{Between, Detected, Membership};
+use mapwire_launch::{Detected, Membership};
 use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
-use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
+use mapwire_transport::net::{Addresses, AddressesError, NetConfig};
 use mapwire_transport::rendezvous::JobAddress;
 use mapwire_vmmc::ProxySpace;
 use mapwire_wire::NodeId;
@@ -96,12 +96,7 @@ impl Node {
     /// Joins the job of a launcher. The node is not known to the exit of the process: far memory serves until the very end.
     pub(crate) fn join_by(mut config: NodeConfig, launcher: &Detected) -> Result<Self> {
         let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
-        let between = match &net.carrier {
-            Carrier::Datagrams if net.insecure => Between::Plain,
-            Carrier::Datagrams => Between::Sealed,
-            libfabric => Between::Other(libfabric.to_string()),
-        };
-        let membership = Membership::begin(launcher, between, timeout)?;
+        let membership = Membership::begin(launcher, net, timeout)?;
         if membership.spans_hosts() && net.addresses.is_empty() {
             net.addresses = addresses_of_this_host()?;
         }
@@ -141,7 +136,7 @@ impl Node {
             }
         };
         if let Some(membership) = &membership {
-            membership.meet(job.card(), config.driver.timeout)?;
+            membership.exchange_cards(job.card(), config.driver.timeout)?;
         }
         let engine = Engine::start(&config.driver, job)?;
         let timeout = config.driver.timeout;

@@ -14,7 +14,7 @@ use mapwire_host::pinning::PinnerKind;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
 use mapwire_settings::size;
 use mapwire_transport::ofi;
-use mapwire_transport::rendezvous::{Broker, Client, Event};
+use mapwire_transport::rendezvous::{Broker, Client, Event, ToRank};
 
 /// The usual shared memory of a job: what `mapwire run` asks for unless told otherwise.
 const USUAL_SHARED: usize = 4 << 30;
@@ -148,7 +148,7 @@ fn try_rendezvous() -> Result<Duration, String> {
         let mut client = Client::join(&address, 0, limit).map_err(text)?;
         let took = start.elapsed();
         client.pass(0, 1, std::io::stderr().as_fd()).map_err(text)?;
-        let Event::Passed { .. } = client.wait(limit).map_err(text)? else {
+        let Event::Message(ToRank::Passed { .. }, Some(_)) = client.wait(limit).map_err(text)? else {
             return Err("a passed descriptor does not arrive".to_owned());
         };
         client.leave().map_err(text)?;

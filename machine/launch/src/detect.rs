@@ -19,29 +19,16 @@ const INCARNATION: &str = "MAPWIRE_INCARNATION";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Detected {
     /// PMIx: mpirun and prterun, `srun --mpi=pmix`.
-    Pmix {
-        /// Name of the job.
-        namespace: String,
-        /// This rank's number.
-        rank: u32,
-    },
+    Pmix { namespace: String, rank: u32 },
     /// A store of names, in which the processes of a job meet.
     Names(NamedJob),
     /// PMI-1 or PMI-2 over an inherited descriptor: `srun --mpi=pmi2`, MPICH's mpiexec.
-    Pmi {
-        /// Number of the descriptor.
-        fd: i32,
-        /// This rank's number.
-        rank: u32,
-        /// Ranks in the job.
-        size: u32,
-    },
+    Pmi { fd: i32, rank: u32, size: u32 },
 }
 
 /// A job that `MAPWIRE_JOB_NAME` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedJob {
-    /// Its name.
     pub name: JobName,
     /// The store; of `MAPWIRE_NAMES`.
     pub store: StoreAddress,

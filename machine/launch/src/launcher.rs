@@ -34,7 +34,6 @@ pub trait Launcher: fmt::Debug + Send {
     /// Protocol and version, for messages: "PMI-2".
     fn protocol(&self) -> &str;
 
-    /// This rank's number.
     fn rank(&self) -> u32;
 
     /// Ranks in the job: at least 1.

@@ -10,18 +10,18 @@
 //! | `mpiexec` (MPICH, hydra) | PMI-2 or PMI-1 | the same |
 //! | none, or `mapwire run --names` | [names] | by `mapwire serve` or etcd |
 //!
-//! Servers and clients that come and go [meet](meeting) without a launcher.
+//! Servers and clients that come and go meet at [doors] without a launcher.
 //!
 //! Nothing of the launchers is needed to build this crate.
 
 #![deny(unsafe_code)]
 
 mod detect;
+pub mod doors;
 mod error;
 #[allow(unsafe_code)]
 mod inherited;
 mod launcher;
-pub mod meeting;
 mod membership;
 pub mod names;
 mod pmi;
@@ -31,15 +31,7 @@ mod worker;
 pub use detect::{Detected, NamedJob, detect};
 pub use error::LaunchError;
 pub use launcher::{Event, Launcher, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use membership::{Between, Membership};
-
-/// Random bytes of the kernel, up to 256.
-fn random<const N: usize>() -> Result<[u8; N], LaunchError> {
-    let mut bytes = [0; N];
-    // So few come whole.
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(|errno| ("getrandom", errno))?;
-    Ok(bytes)
-}
+pub use membership::Membership;
 
 /// A name of 1 to 64 ASCII letters, digits, `.`, `-` and `_`; else the beginning of what was given.
 fn checked_name(text: &str) -> Result<String, String> {
@@ -48,4 +40,10 @@ fn checked_name(text: &str) -> Result<String, String> {
         true => Ok(text.into()),
         false => Err(text.chars().take(80).collect()),
     }
+}
+
+/// Lines of up to `most` bytes that are safe to print.
+fn clean_text(bytes: &[u8], most: usize) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= most)?;
+    text.chars().all(|it| it == '\n' || !it.is_control()).then_some(text)
 }

@@ -34,14 +34,14 @@ struct Connection {
 }
 
 /// Why a connection is useless.
-enum Trouble {
+enum CallError {
     /// It broke; another may succeed.
     Broken(io::Error),
     /// Another would fail too.
     Final(NamesError),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for CallError {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
     }
@@ -73,21 +73,21 @@ impl Client {
                 Ok(bytes) => {
                     return Response::parse(&bytes).map_err(|_| self.protocol("malformed answer"));
                 }
-                Err(Trouble::Final(error)) => return Err(error),
+                Err(CallError::Final(error)) => return Err(error),
                 // A server that drops connections may accept the next one.
-                Err(Trouble::Broken(error)) if Instant::now() + PAUSE < ends && is_passing(&error) => {
+                Err(CallError::Broken(error)) if Instant::now() + PAUSE < ends && is_passing(&error) => {
                     std::thread::sleep(PAUSE);
                 }
-                Err(Trouble::Broken(error)) => {
+                Err(CallError::Broken(error)) => {
                     return Err(NamesError::Unreachable { address: self.address.to_string(), why: why(&error) });
                 }
             }
         }
     }
 
-    fn connect(&self, ends: Instant) -> Result<Connection, Trouble> {
+    fn connect(&self, ends: Instant) -> Result<Connection, CallError> {
         let StoreAddress::Server(server) = &self.address else {
-            return Err(Trouble::Final(self.protocol("it is not a server of mapwire serve")));
+            return Err(CallError::Final(self.protocol("it is not a server of mapwire serve")));
         };
         let mut failure = io::Error::other("the host has no address");
         for address in (server.host.as_str(), server.port).to_socket_addrs()? {
@@ -102,9 +102,9 @@ impl Client {
         Err(failure.into())
     }
 
-    fn introduce(&self, mut stream: TcpStream, ends: Instant) -> Result<Connection, Trouble> {
+    fn introduce(&self, mut stream: TcpStream, ends: Instant) -> Result<Connection, CallError> {
         stream.set_nodelay(true)?;
-        let unfit = || Trouble::Final(self.protocol("no handshake can be made"));
+        let unfit = || CallError::Final(self.protocol("no handshake can be made"));
         let (hello, begun) = self.key.hello().ok_or_else(unfit)?;
         stream.set_write_timeout(Some(left(ends)?))?;
         stream.write_all(&hello.emit())?;
@@ -113,26 +113,26 @@ impl Client {
         while got < bytes.len() {
             stream.set_read_timeout(Some(left(ends)?))?;
             match read(&mut stream, &mut bytes[got..])? {
-                0 => return Err(Trouble::Broken(io::ErrorKind::UnexpectedEof.into())),
+                0 => return Err(CallError::Broken(io::ErrorKind::UnexpectedEof.into())),
                 count => got += count,
             }
         }
         let welcome = Welcome::parse(&bytes)
-            .map_err(|_| Trouble::Final(self.protocol("it is not `mapwire serve`, or is older")))?;
+            .map_err(|_| CallError::Final(self.protocol("it is not `mapwire serve`, or is older")))?;
         let address = self.address.to_string();
         match welcome.verdict {
             Verdict::Welcome(answer) => match begun.finish(&answer) {
                 Some(channel) => Ok(Connection { stream, channel }),
-                None => Err(Trouble::Final(NamesError::WrongSecret { address })),
+                None => Err(CallError::Final(NamesError::WrongSecret { address })),
             },
-            Verdict::Secret => Err(Trouble::Final(NamesError::WrongSecret { address })),
-            Verdict::Version => Err(Trouble::Final(NamesError::Version {
+            Verdict::Secret => Err(CallError::Final(NamesError::WrongSecret { address })),
+            Verdict::Version => Err(CallError::Final(NamesError::Version {
                 address,
                 theirs: welcome.release.as_str().into(),
                 ours: format!("{} (protocol {VERSION})", Release::own().as_str()),
             })),
             Verdict::Room => {
-                Err(Trouble::Broken(io::Error::new(io::ErrorKind::ConnectionReset, "it has too many connections")))
+                Err(CallError::Broken(io::Error::new(io::ErrorKind::ConnectionReset, "it has too many connections")))
             }
         }
     }
@@ -191,8 +191,8 @@ fn left(ends: Instant) -> io::Result<Duration> {
 }
 
 impl Connection {
-    fn ask(&mut self, request: &Request, ends: Instant) -> Result<Vec<u8>, Trouble> {
-        let broken = |_| Trouble::Broken(io::ErrorKind::ConnectionReset.into());
+    fn ask(&mut self, request: &Request, ends: Instant) -> Result<Vec<u8>, CallError> {
+        let broken = |_| CallError::Broken(io::ErrorKind::ConnectionReset.into());
         let mut out = Vec::new();
         self.channel.seal(&request.emit(), &mut out).map_err(broken)?;
         self.stream.set_write_timeout(Some(left(ends)?))?;
@@ -204,11 +204,21 @@ impl Connection {
             }
             self.stream.set_read_timeout(Some(left(ends)?))?;
             match read(&mut self.stream, &mut bytes)? {
-                0 => return Err(Trouble::Broken(io::ErrorKind::UnexpectedEof.into())),
+                0 => return Err(CallError::Broken(io::ErrorKind::UnexpectedEof.into())),
                 count => self.channel.feed(&bytes[..count]),
             }
         }
     }
+}
+
+/// Asks, and takes what is expected out of the response.
+macro_rules! expect {
+    ($client:ident, $request:expr, $expected:pat => $value:expr) => {
+        match $client.ask(&$request)? {
+            $expected => Ok($value),
+            other => $client.unexpected(&other),
+        }
+    };
 }
 
 impl Store for Client {
@@ -217,24 +227,15 @@ impl Store for Client {
     }
 
     fn grant(&mut self) -> Result<LeaseId, NamesError> {
-        match self.ask(&Request::Grant)? {
-            Response::Granted(lease) => Ok(lease),
-            other => self.unexpected(&other),
-        }
+        expect!(self, Request::Grant, Response::Granted(lease) => lease)
     }
 
     fn keep(&mut self, lease: LeaseId) -> Result<bool, NamesError> {
-        match self.ask(&Request::Keep(lease))? {
-            Response::Done(is_there) => Ok(is_there),
-            other => self.unexpected(&other),
-        }
+        expect!(self, Request::Keep(lease), Response::Done(is_there) => is_there)
     }
 
     fn revoke(&mut self, lease: LeaseId) -> Result<(), NamesError> {
-        match self.ask(&Request::Revoke(lease))? {
-            Response::Done(_) => Ok(()),
-            other => self.unexpected(&other),
-        }
+        expect!(self, Request::Revoke(lease), Response::Done(_) => ())
     }
 
     fn create(&mut self, key: &str, value: &[u8], lease: LeaseId) -> Result<bool, NamesError> {
@@ -245,41 +246,28 @@ impl Store for Client {
             });
         }
         let (key, value) = (key.to_owned(), value.to_owned());
-        match self.ask(&Request::Create { lease, key, value })? {
-            Response::Done(done) => Ok(done),
-            other => self.unexpected(&other),
-        }
+        expect!(self, Request::Create { lease, key, value }, Response::Done(done) => done)
     }
 
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, NamesError> {
-        match self.ask(&Request::Get(key.into()))? {
-            Response::Value(value) => Ok(value),
-            other => self.unexpected(&other),
-        }
+        expect!(self, Request::Get(key.into()), Response::Value(value) => value)
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, NamesError> {
         let mut all: Vec<(String, Vec<u8>)> = Vec::new();
         loop {
             let after = all.last().map_or_else(String::new, |(key, _)| key.clone());
-            let prefix = prefix.to_owned();
-            match self.ask(&Request::List { prefix, after })? {
-                Response::Entries { entries, more } => {
-                    let came = entries.len();
-                    all.extend(entries);
-                    if !more || came == 0 {
-                        return Ok(all);
-                    }
-                }
-                other => return self.unexpected(&other),
+            let request = Request::List { prefix: prefix.to_owned(), after };
+            let (entries, more) = expect!(self, request, Response::Entries { entries, more } => (entries, more))?;
+            let came = entries.len();
+            all.extend(entries);
+            if !more || came == 0 {
+                return Ok(all);
             }
         }
     }
 
     fn count(&mut self, prefix: &str) -> Result<u64, NamesError> {
-        match self.ask(&Request::Count(prefix.into()))? {
-            Response::Count(count) => Ok(count),
-            other => self.unexpected(&other),
-        }
+        expect!(self, Request::Count(prefix.into()), Response::Count(count) => count)
     }
 }

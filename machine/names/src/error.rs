@@ -10,33 +10,20 @@ pub enum NamesError {
     #[error(
         "`{given}` is not the address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…"
     )]
-    Address {
-        /// Address as given.
-        given: String,
-    },
+    Address { given: String },
     /// This build lacks a feature.
     #[error(
         "this program was built without the feature `{feature}` of mapwire, which {what}: cargo add mapwire --features {feature}"
     )]
-    NotBuilt {
-        /// What was wanted.
-        what: &'static str,
-        /// Feature that it needs.
-        feature: &'static str,
-    },
-    /// There is no secret.
+    NotBuilt { what: &'static str, feature: &'static str },
     #[error(
         "there is no secret at {}; copy it from a host that has it, as in `scp -p HOST:{} {}`, or make the first by `mapwire serve --new-secret`",
         path.display(), path.display(), path.display()
     )]
-    NoSecret {
-        /// Where it was expected.
-        path: PathBuf,
-    },
+    NoSecret { path: PathBuf },
     /// The file of the secret must not be used.
     #[error("the secret {}: {why}", path.display())]
     Secret {
-        /// Path of the file.
         path: PathBuf,
         /// What is wrong with it, and how to fix it.
         why: String,
@@ -45,57 +32,27 @@ pub enum NamesError {
     #[error(
         "nothing answers at {address}: {why}; is it right, and does `mapwire serve` or etcd run there and listen on an address that this host reaches?"
     )]
-    Unreachable {
-        /// Address of the store.
-        address: String,
-        why: String,
-    },
+    Unreachable { address: String, why: String },
     /// The two sides have different secrets.
     #[error(
         "{address} has another secret; copy its file to this host: the server's user has it at ~/.config/mapwire/secret, or where --secret-file says"
     )]
-    WrongSecret {
-        /// Address of the store.
-        address: String,
-    },
+    WrongSecret { address: String },
     /// The two sides speak different versions.
     #[error("the server at {address} is of mapwire {theirs}, and this is mapwire {ours}: use the same release")]
-    Version {
-        /// Address of the store.
-        address: String,
-        /// Release of the server.
-        theirs: String,
-        /// Release of this side.
-        ours: String,
-    },
+    Version { address: String, theirs: String, ours: String },
     /// Malformed answer of the store.
     #[error("{address} does not answer as a store of names does: {what}")]
     Protocol {
-        /// Address of the store.
         address: String,
         /// What is wrong with it.
         what: String,
     },
-    /// The lease has expired.
     #[error("the lease at {address} has ended: the server was restarted, or did not hear from this host for 3 s")]
-    NoLease {
-        /// Address of the store.
-        address: String,
-    },
+    NoLease { address: String },
     /// The store has no room.
     #[error("{address} takes no more: {what}")]
-    Full {
-        /// Address of the store.
-        address: String,
-        /// Limit that is reached.
-        what: String,
-    },
-    /// The kernel refused.
+    Full { address: String, what: String },
     #[error("{call} failed")]
-    Os {
-        /// System call.
-        call: &'static str,
-        /// Error that it returned.
-        source: io::Error,
-    },
+    Os { call: &'static str, source: io::Error },
 }

@@ -170,7 +170,7 @@ fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The first key behind all that begin with `prefix`, whose last character is printable ASCII.
+/// The first key after all that begin with `prefix`, which ends with printable ASCII.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {

@@ -20,13 +20,10 @@
 use crate::LeaseId;
 use crate::store::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-/// Version of the protocol.
 pub const VERSION: u8 = 1;
 
-/// Bytes of a [`Hello`].
 pub const HELLO_BYTES: usize = 80;
 
-/// Bytes of a [`Welcome`].
 pub const WELCOME_BYTES: usize = 1 + RELEASE_BYTES + HANDSHAKE_BYTES;
 
 /// Bytes of each message of the handshake: an ephemeral key and a tag.
@@ -49,66 +46,54 @@ pub const MAX_RESPONSE_BYTES: usize = PAGE_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYT
 #[error("malformed message")]
 pub struct Malformed;
 
-/// A release of mapwire, such as `0.1.0`, which both sides send first.
+/// A release of mapwire, such as `0.1.0`, which both sides send first: up to 24 printable ASCII characters, filled up with zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release(String);
+pub struct Release([u8; RELEASE_BYTES]);
+
+const _: () = assert!(env!("CARGO_PKG_VERSION").len() <= RELEASE_BYTES);
 
 impl Release {
-    /// This release.
     #[must_use]
     pub fn own() -> Self {
-        Self(env!("CARGO_PKG_VERSION").chars().take(RELEASE_BYTES).collect())
+        Self::of(env!("CARGO_PKG_VERSION")).expect("a short version")
     }
 
-    /// Parses a release: up to 24 printable ASCII characters.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
-        let is_one = (1..=RELEASE_BYTES).contains(&text.len());
-        (is_one && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.into()))
+        let mut bytes = [0; RELEASE_BYTES];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Self::parse(bytes).ok()
     }
 
     /// The release as printable text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        std::str::from_utf8(&self.0).unwrap_or_default().trim_end_matches('\0')
     }
 
-    fn emit(&self) -> [u8; RELEASE_BYTES] {
-        let mut bytes = [0; RELEASE_BYTES];
-        bytes[..self.0.len()].copy_from_slice(self.0.as_bytes());
-        bytes
-    }
-
-    fn parse(bytes: &[u8; RELEASE_BYTES]) -> Result<Self, Malformed> {
-        let end = bytes.iter().position(|byte| *byte == 0);
-        let (text, rest) = bytes.split_at(end.unwrap_or(RELEASE_BYTES));
+    fn parse(bytes: [u8; RELEASE_BYTES]) -> Result<Self, Malformed> {
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(RELEASE_BYTES);
+        let (text, rest) = bytes.split_at(end);
         let is_clean = text.iter().all(u8::is_ascii_graphic) && rest.iter().all(|byte| *byte == 0);
-        match std::str::from_utf8(text) {
-            Ok(text) if is_clean && !text.is_empty() => Ok(Self(text.into())),
-            _ => Err(Malformed),
-        }
+        (is_clean && end > 0).then_some(Self(bytes)).ok_or(Malformed)
     }
 }
 
-/// The client's first record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Version of the protocol.
     pub version: u8,
-    /// Release of the client.
     pub release: Release,
     /// First message of the handshake.
     pub handshake: [u8; HANDSHAKE_BYTES],
 }
 
 impl Hello {
-    /// Encodes the record.
     #[must_use]
     pub fn emit(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..7].copy_from_slice(MAGIC);
         bytes[7] = self.version;
-        bytes[8..32].copy_from_slice(&self.release.emit());
+        bytes[8..32].copy_from_slice(&self.release.0);
         bytes[32..].copy_from_slice(&self.handshake);
         bytes
     }
@@ -122,14 +107,13 @@ impl Hello {
         if reader.array::<7>()? != *MAGIC {
             return Err(Malformed);
         }
-        Ok(Self { version: reader.byte()?, release: Release::parse(&reader.array()?)?, handshake: reader.array()? })
+        Ok(Self { version: reader.byte()?, release: Release::parse(reader.array()?)?, handshake: reader.array()? })
     }
 }
 
 /// The server's answer to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Release of the server.
     pub release: Release,
     pub verdict: Verdict,
 }
@@ -148,7 +132,6 @@ pub enum Verdict {
 }
 
 impl Welcome {
-    /// Encodes the record.
     #[must_use]
     pub fn emit(&self) -> [u8; WELCOME_BYTES] {
         let (tag, handshake) = match self.verdict {
@@ -159,7 +142,7 @@ impl Welcome {
         };
         let mut bytes = [0; WELCOME_BYTES];
         bytes[0] = tag;
-        bytes[1..=RELEASE_BYTES].copy_from_slice(&self.release.emit());
+        bytes[1..=RELEASE_BYTES].copy_from_slice(&self.release.0);
         bytes[1 + RELEASE_BYTES..].copy_from_slice(&handshake);
         bytes
     }
@@ -171,7 +154,7 @@ impl Welcome {
     pub fn parse(bytes: &[u8; WELCOME_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         let tag = reader.byte()?;
-        let release = Release::parse(&reader.array()?)?;
+        let release = Release::parse(reader.array()?)?;
         let handshake = reader.array()?;
         let verdict = match tag {
             0 => Verdict::Welcome(handshake),
@@ -188,11 +171,8 @@ impl Welcome {
 /// A client's request: a method of [`Store`](crate::Store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Grants a lease.
     Grant,
-    /// Renews a lease.
     Keep(LeaseId),
-    /// Ends a lease.
     Revoke(LeaseId),
     /// Creates a key that is absent.
     Create {
@@ -201,20 +181,15 @@ pub enum Request {
         key: String,
         value: Vec<u8>,
     },
-    /// Reads a value.
     Get(String),
-    /// Lists entries by prefix.
     List {
-        /// Prefix of their keys.
         prefix: String,
         /// Only keys behind this one.
         after: String,
     },
-    /// Counts entries by prefix.
     Count(String),
 }
 
-/// The server's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
     /// Answers [`Request::Grant`].
@@ -228,23 +203,19 @@ pub enum Response {
     Entries {
         /// A page of entries, ascending.
         entries: Vec<(String, Vec<u8>)>,
-        /// Whether more entries follow.
         more: bool,
     },
     /// Answers [`Request::Count`].
     Count(u64),
     /// Answers [`Request::Create`]: the lease does not exist.
     NoLease,
-    /// A limit is reached.
     Full(Limit),
 }
 
 /// A limit of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Leases of this client.
     ClientLeases,
-    /// Leases of all clients.
     Leases,
     /// Values of this lease, by number or bytes.
     Lease,
@@ -257,7 +228,6 @@ impl Limit {
 }
 
 impl Request {
-    /// Encodes the message.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -298,7 +268,6 @@ impl Request {
 }
 
 impl Response {
-    /// Encodes the message.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -379,7 +348,6 @@ impl Writer {
     }
 }
 
-/// Unread bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

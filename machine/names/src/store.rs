@@ -20,7 +20,6 @@ pub const MAX_KEY_BYTES: usize = 256;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = (1 << 16) + 256;
 
-/// Identifies a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub u64);
 

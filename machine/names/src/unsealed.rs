@@ -23,13 +23,11 @@ impl SharedSecret {
         Err(NamesError::NotBuilt { what: "jobs and servers that meet by a name take", feature: "sealing" })
     }
 
-    /// Never called.
     #[must_use]
     pub fn derive(&self, _: &str, _: &[&[u8]]) -> [u8; 32] {
         match self.0 {}
     }
 
-    /// Never called.
     #[must_use]
     pub fn signing_key(&self, _: &str, _: &[&[u8]]) -> SigningKey {
         match self.0 {}
@@ -37,13 +35,11 @@ impl SharedSecret {
 }
 
 impl SigningKey {
-    /// Never called.
     #[must_use]
     pub fn code(&self, _: &[&[u8]]) -> [u8; 32] {
         match self.0 {}
     }
 
-    /// Never called.
     #[must_use]
     pub fn verifies(&self, _: &[&[u8]], _: &[u8; 32]) -> bool {
         match self.0 {}

@@ -127,7 +127,7 @@ impl<const CONNECTED: bool, const RESERVED: bool> Socket for Ours<CONNECTED, RES
         while let Some(one) = datagram.take() {
             black_box(one.from);
             all = Some(all.unwrap_or(0) + one.bytes.len());
-            datagram = self.udp.received();
+            datagram = if self.udp.has_received() { self.udp.receive() } else { None };
         }
         all
     }

@@ -1,4 +1,4 @@
-//! The bells of a rank, in memory that all ranks share: who sleeps there, and how he is woken.
+//! The bells of a rank, in memory that all ranks share: they show who sleeps there, and wake them.
 //!
 //! A rank has two bells. The threads of the program that wait sleep on one, the service thread on the
 //! other ([`Sleeper`]). A sleeper marks its bell before it looks for the last time; whoever rings changes
@@ -16,13 +16,13 @@ use mapwire_host::waiting::{Woken, futex_wake};
 
 /// Marks of a bell; 0 when nobody sleeps there. The bits above count the rings.
 const MARKS: u32 = 3;
-/// Somebody has lain down since the last ring.
+/// Somebody went to sleep since the last ring.
 const ASLEEP: u32 = 1;
 /// The bell was rung, and who slept there is about to look.
 const RUNG: u32 = 2;
 const RING: u32 = 4;
 
-/// Who sleeps, and so on which bell.
+/// Kind of sleeper, which determines its bell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleeper {
     /// A thread of the program that waits, and serves whatever comes meanwhile.
@@ -31,7 +31,6 @@ pub enum Sleeper {
     Service,
 }
 
-/// Who is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// All threads that wait.
@@ -42,12 +41,11 @@ pub enum Wake {
     All,
 }
 
-/// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slept {
     /// There was something to do; else the time is over.
     pub found: bool,
-    /// Somebody may have published during the last look or after it, and left it to this thread: it has to look once more.
+    /// Somebody may have published during or after the last look, without waking anybody: look once more.
     pub was_rung: bool,
 }
 
@@ -68,7 +66,7 @@ impl Bells<'_> {
         if self.polling.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        // Who finds a bell rung leaves it to the thread that was woken; it looks after this.
+        // A bell that was rung already is left to the thread that was woken, which has yet to look.
         match ring_one(self.waiting) {
             0 => ring_one(self.service) == ASLEEP && futex_wake(self.service, 1) > 0,
             mark => mark == ASLEEP && futex_wake(self.waiting, 1) > 0,

@@ -53,7 +53,7 @@ pub const MAX_RANKS: u32 = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
 const VERSION: u32 = 6;
 
-/// What the broker knows of a rank.
+/// State of a rank, as the broker knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankState {
     /// Has not joined yet.
@@ -75,14 +75,10 @@ impl RankState {
         matches!(self, Self::Left | Self::Dead)
     }
 
+    const ALL: [Self; 5] = [Self::Absent, Self::Joined, Self::Left, Self::Dead, Self::Stopped];
+
     fn from_word(word: u32) -> Self {
-        match word {
-            1 => Self::Joined,
-            2 => Self::Left,
-            3 => Self::Dead,
-            4 => Self::Stopped,
-            _ => Self::Absent,
-        }
+        Self::ALL.get(word as usize).copied().unwrap_or(Self::Absent)
     }
 }
 
@@ -110,14 +106,8 @@ pub enum BoardError {
     /// There is no memory for the board, or what came from the launcher is no memory of mapwire.
     #[error("no board: {0}")]
     Memory(#[from] MemoryError),
-    /// The kernel refused.
     #[error("{call} for the rendezvous failed: {errno}{}", advice(*.errno))]
-    Os {
-        /// The system call.
-        call: &'static str,
-        /// What it answered.
-        errno: Errno,
-    },
+    Os { call: &'static str, errno: Errno },
 }
 
 /// Bytes of a rank's line among the bells: two cache lines, as processors fetch them in pairs.
@@ -147,9 +137,7 @@ const HOST: usize = 12;
 /// The descriptors of a board, which [`Board::open`] takes in the ranks.
 #[derive(Debug)]
 pub struct BoardFiles {
-    /// What all ranks write.
     pub bells: OwnedFd,
-    /// What the broker writes.
     pub news: OwnedFd,
 }
 
@@ -324,7 +312,7 @@ impl Board {
         }
     }
 
-    /// How often `rank` has opened the shared memory, as it says.
+    /// How often `rank` has opened the shared memory, by its own claim.
     #[must_use]
     pub fn openings(&self, rank: u32) -> u32 {
         let word = self.bell_of(rank, OPENINGS);
@@ -461,7 +449,7 @@ impl Board {
         }
     }
 
-    /// What the broker last said of `rank`.
+    /// State of `rank`, as the broker last set it.
     #[must_use]
     pub fn state(&self, rank: u32) -> RankState {
         // Behind a look at `events`, the state of that event is seen, or a later one.

@@ -61,7 +61,7 @@ pub trait Doorbells: Debug + Send + Sync {
         nap: impl FnMut() -> Duration,
     ) -> Slept;
 
-    /// What is known of `peer`.
+    /// State of `peer`, as the broker last reported it.
     fn state(&self, peer: NodeId) -> RankState;
 
     /// Shows how often this process has opened the shared memory.
@@ -70,7 +70,7 @@ pub trait Doorbells: Debug + Send + Sync {
     /// How often `peer` has; `None` where it does not show it to this process.
     fn openings(&self, peer: NodeId) -> Option<u32>;
 
-    /// Shows figures of this process to whoever looks.
+    /// Publishes figures of this process on the board.
     fn publish(&self, figures: &Figures);
 }
 
@@ -81,42 +81,34 @@ pub enum News {
     Connected(NodeId),
     /// Datagrams can be sent to the peer, of so many bytes at most. More than once, when paths to it change.
     Reached(NodeId, usize),
-    /// What the peer says of itself is of no use.
+    /// The peer's card cannot be used.
     BadCard(NodeId, CardError),
-    /// The connection to the peer is of no use.
+    /// The channel to the peer cannot be used.
     Unusable(NodeId, ChannelError),
     /// The peer has passed a descriptor under a tag; `None` when this process had no free one. What it names is unchecked.
     Passed {
-        /// Who passed it.
         from: NodeId,
         /// The name that `from` gave it.
         tag: u64,
-        /// The descriptor.
         fd: Option<OwnedFd>,
     },
     /// There was no free descriptor for the connection to the peer.
     NoDescriptor(NodeId),
     /// A descriptor that this process passed did not arrive.
     PassLost {
-        /// Who should have got it.
+        /// Its receiver.
         to: NodeId,
-        /// Its name.
         tag: u64,
     },
     /// A descriptor that this process passed found no room on its way. Now there is: it is to be passed again.
-    PassAgain {
-        /// Who shall get it.
-        to: NodeId,
-        /// Its name.
-        tag: u64,
-    },
+    PassAgain { to: NodeId, tag: u64 },
     /// The peer is gone, and so is what it had sent.
     Gone(NodeId),
     /// The peer has left or died; what it sent before may still be received.
     Lost(NodeId),
 }
 
-/// How threads that sleep learn of packets that no bell is rung for.
+/// How sleeping threads learn of packets that no bell is rung for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrung {
     /// A descriptor is watched.
@@ -127,10 +119,8 @@ pub enum Unrung {
 
 /// A transport, and what a process of a job has besides.
 pub trait Fabric: Transport + Debug + Send + 'static {
-    /// Its bells.
     type Bells: Doorbells + 'static;
 
-    /// This process's number.
     fn me(&self) -> NodeId;
 
     /// Processes in the job: at least 1.
@@ -139,7 +129,6 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// The user of every process of the job.
     fn uid(&self) -> u32;
 
-    /// The bells.
     fn bells(&self) -> &Arc<Self::Bells>;
 
     /// The sockets by which peers are reached that lose packets, where there are any.
@@ -159,15 +148,15 @@ pub trait Fabric: Transport + Debug + Send + 'static {
         None
     }
 
-    /// How threads that sleep learn of packets of peers that ring nobody; `None`: all ring.
+    /// How sleeping threads learn of packets from peers that do not ring; `None`: all peers ring.
     fn unrung(&self) -> Option<Unrung> {
         None
     }
 
-    /// Looks what peers have sent that ring nobody, also while a packet of another waits.
+    /// Takes in packets of peers that do not ring, even while a packet of another peer waits.
     fn look(&mut self) {}
 
-    /// Says that the page-fault handler uses the fabric, or no more: nothing may allocate or take a lock meanwhile.
+    /// Begins or ends the time in which the page-fault handler uses the fabric: nothing may allocate or take a lock then.
     fn set_confined(&mut self, _on: bool) {}
 
     /// All that has come by datagrams is about to be taken: [`has_input`](Transport::has_input) is about what comes from here on.
@@ -176,13 +165,13 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Whether [`poll_news`](Self::poll_news) has something. No system call.
     fn has_news(&self) -> bool;
 
-    /// Whether a packet may wait: as [`has_input`](Transport::has_input), for less, and without word of peers that are gone.
+    /// Whether a packet may wait: cheaper than [`has_input`](Transport::has_input), and without the ends of peers.
     #[inline]
     fn has_packet(&mut self) -> bool {
         self.has_input()
     }
 
-    /// Looks whether whoever keeps the job has ended without a word: that is news then. A system call.
+    /// Checks whether the broker has ended silently, which then is news. A system call.
     fn look_for_end(&mut self) {}
 
     /// The next thing that happened in the job.
@@ -191,20 +180,20 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Asks for a connection to a peer, once.
     ///
     /// # Errors
-    /// Whoever makes connections is gone, or the kernel refuses.
+    /// The broker is gone, or the kernel refuses.
     fn request_connection(&mut self, to: NodeId) -> Result<(), RendezvousError>;
 
     /// Passes a descriptor to a peer.
     ///
     /// # Errors
-    /// Whoever passes descriptors is gone, or the kernel refuses, or nothing can be
+    /// The broker is gone, or the kernel refuses, or nothing can be
     /// [passed](crate::transport::Abilities::passes_memory) to this peer.
     fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError>;
 
     /// Leaves the job in good order: peers learn that this process left, rather than died.
     ///
     /// # Errors
-    /// Whoever keeps the job is gone; it is left all the same.
+    /// The broker is gone; the job is left all the same.
     fn leave(&mut self) -> Result<(), RendezvousError>;
 
     /// Peers with a connection, this process included, in no particular order.

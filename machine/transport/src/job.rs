@@ -17,7 +17,7 @@ use crate::fabric::{Fabric, News, Unrung};
 use crate::net::{Carrier, Net, NetConfig, NetError};
 use crate::ofi::{Ofi, OfiError};
 use crate::payload::Payload;
-use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError};
+use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError, ToRank};
 use crate::shm::ShmTransport;
 use crate::shm::channel::{Channel, ChannelError, Side};
 use crate::shm::ring::RingConfig;
@@ -40,7 +40,7 @@ pub enum JoinError {
     Far(#[from] OfiError),
 }
 
-/// What makes the memory of channels, for a broker.
+/// Makes the memory of channels for a broker.
 #[must_use]
 pub fn channels() -> MakeChannel {
     Box::new(|_, _| Channel::create(&RingConfig::default()).map_err(as_io))
@@ -58,7 +58,6 @@ fn as_io(error: ChannelError) -> io::Error {
 /// What leads to ranks of other hosts.
 #[derive(Debug)]
 enum Elsewhere {
-    /// There are none.
     Nowhere,
     Datagrams(Box<Net>),
     Libfabric(Box<Ofi>),
@@ -74,7 +73,6 @@ pub struct JobFabric {
     transport: ShmTransport,
     /// Which ranks are on other hosts.
     others: Box<[bool]>,
-    /// What leads to them.
     elsewhere: Elsewhere,
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
@@ -84,7 +82,7 @@ pub struct JobFabric {
     seen_events: u32,
     /// The broker's socket has something, though the board does not say so.
     has_silent_news: bool,
-    /// What was found in the board, and what a process alone has passed to itself.
+    /// News found on the board, and descriptors that a process alone has passed to itself.
     found: VecDeque<News>,
 }
 
@@ -200,7 +198,7 @@ impl JobFabric {
     }
 
     /// Asks for the cards of ranks that have spoken, each once: their broker does not tell this rank's own.
-    fn meet_strangers(&mut self) {
+    fn ask_for_strangers(&mut self) {
         while let Elsewhere::Libfabric(ofi) = &mut self.elsewhere
             && let Some(stranger) = ofi.poll_stranger()
         {
@@ -213,24 +211,30 @@ impl JobFabric {
 
     fn news_of(&mut self, event: Event) -> News {
         let node = |rank: u32| NodeId(rank as u16);
-        match event {
-            Event::Channel { peer, fd } => {
-                let side = Side::of(self.bells.rank(), peer);
-                match Channel::open(&fd, side, &self.ring) {
-                    Ok(channel) => {
+        let (message, fd) = match event {
+            Event::Message(message, fd) => (message, fd),
+            Event::JobEnded => {
+                let all = (0..self.size).map(|rank| News::Gone(node(rank)));
+                self.found.extend(all.skip(1));
+                return News::Gone(node(0));
+            }
+        };
+        match message {
+            ToRank::Channel { peer } => {
+                match fd.map(|fd| Channel::open(&fd, Side::of(self.bells.rank(), peer), &self.ring)) {
+                    Some(Ok(channel)) => {
                         self.transport.connect(node(peer), channel);
                         News::Connected(node(peer))
                     }
-                    Err(error) => News::Unusable(node(peer), error),
+                    Some(Err(error)) => News::Unusable(node(peer), error),
+                    None => News::NoDescriptor(node(peer)),
                 }
             }
-            Event::Passed { from, tag, fd } => News::Passed { from: node(from), tag, fd: Some(fd) },
-            Event::NoDescriptor { from, tag: Some(tag) } => News::Passed { from: node(from), tag, fd: None },
-            Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
-            Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
-            Event::PassAgain { to, tag } => News::PassAgain { to: node(to), tag },
-            Event::PeerGone { peer } => News::Gone(node(peer)),
-            Event::Card { peer, card } => match &mut self.elsewhere {
+            ToRank::Passed { from, tag } => News::Passed { from: node(from), tag, fd },
+            ToRank::PassLost { to, tag } => News::PassLost { to: node(to), tag },
+            ToRank::PassAgain { to, tag } => News::PassAgain { to: node(to), tag },
+            ToRank::PeerGone { peer } => News::Gone(node(peer)),
+            ToRank::Card { peer, card } => match &mut self.elsewhere {
                 Elsewhere::Libfabric(ofi) => match ofi.introduce(node(peer), &card) {
                     Ok(()) => News::Connected(node(peer)),
                     Err(error) => News::BadCard(node(peer), error),
@@ -242,11 +246,8 @@ impl JobFabric {
                 // Of a rank on this host: a broker does not send such a card.
                 Elsewhere::Nowhere => News::Gone(node(peer)),
             },
-            Event::JobEnded => {
-                let all = (0..self.size).map(|rank| News::Gone(node(rank)));
-                self.found.extend(all.skip(1));
-                News::Gone(node(0))
-            }
+            // The client reports no such message.
+            ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_) => News::Gone(self.me()),
         }
     }
 }
@@ -450,7 +451,7 @@ impl Fabric for JobFabric {
         if let Some(event) = self.client.as_mut().and_then(Client::poll) {
             return Some(self.news_of(event));
         }
-        self.meet_strangers();
+        self.ask_for_strangers();
         self.look_at_board();
         self.found.pop_front()
     }

@@ -1,4 +1,5 @@
-//! Unix sockets with abstract names, by which processes of one host meet: nothing is left on disk, and a name goes with its process.
+//! What a host gives to processes that meet on it: Unix sockets with abstract names, of which nothing is left on disk and which go with
+//! their process, the word of who is at the other end, and random bytes for keys.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -76,12 +77,21 @@ pub fn wait_for(fd: impl AsFd, flags: PollFlags, deadline: Option<Instant>) -> R
     }
 }
 
+/// Random bytes of the kernel, at most 256, which come whole.
+///
+/// # Errors
+/// The kernel gives none.
+pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(at("getrandom"))?;
+    Ok(bytes)
+}
+
 /// A process at the other end of a connection, by the kernel's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Its effective user when it connected.
     pub user: u32,
-    /// Its effective group then.
     pub group: u32,
     /// Its number; 0 if it is in no process namespace that this process sees.
     pub process: u32,

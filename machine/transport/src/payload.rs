@@ -15,10 +15,8 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// No bytes.
     pub const EMPTY: Self = Self { pieces: [Piece::EMPTY; 2], count: 0 };
 
-    /// One piece.
     #[inline(always)]
     pub fn one(piece: impl Into<Piece<'a>>) -> Self {
         Self { pieces: [piece.into(), Piece::EMPTY], count: 1 }
@@ -30,7 +28,6 @@ impl<'a> Payload<'a> {
         Self { pieces: [first.into(), second.into()], count: 2 }
     }
 
-    /// The pieces in order.
     #[inline(always)]
     pub fn pieces(&self) -> &[Piece<'a>] {
         &self.pieces[..self.count]
@@ -49,7 +46,6 @@ pub(crate) fn total_bytes(pieces: &[Piece<'_>]) -> usize {
     pieces.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()))
 }
 
-/// A received payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
     /// A private copy, which the peer can no longer change: safe to parse in place.

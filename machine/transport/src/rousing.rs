@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// How many chances to rouse are skipped after one that did not help.
 const RESPITE: u32 = 64;
 
-/// What came of rousing peers. Counts of several threads may mix, which costs a wake-up or a chance.
+/// Whether rousing peers has helped lately. Counts of several threads may mix, which costs a wake-up or a chance.
 #[derive(Debug, Default)]
 pub(crate) struct Rousing {
     /// The peer that was roused last, and has not been rung since; its number and 1.

@@ -1,3 +1,4 @@
 //! Tests of all transports.
 
 pub(crate) mod conformance;
+mod toy;

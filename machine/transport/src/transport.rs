@@ -25,22 +25,11 @@ pub enum SendError {
     /// The peer has closed the connection or died.
     #[error("{0} is gone")]
     PeerGone(NodeId),
-    /// The payload exceeds [`Transport::max_payload_bytes`].
     #[error("a payload of {len_bytes} bytes exceeds this transport's longest of {max_bytes}")]
-    TooLong {
-        /// The payload's length.
-        len_bytes: usize,
-        /// The longest that fits.
-        max_bytes: usize,
-    },
+    TooLong { len_bytes: usize, max_bytes: usize },
     /// The peer broke the rules; it counts as gone from now on.
     #[error("{peer}: {corrupt}")]
-    PeerCorrupt {
-        /// Who.
-        peer: NodeId,
-        /// What it did.
-        corrupt: PeerCorrupt,
-    },
+    PeerCorrupt { peer: NodeId, corrupt: PeerCorrupt },
 }
 
 /// A connection has ended. Each ending is reported once, after the last packet.
@@ -51,12 +40,7 @@ pub enum ReceiveError {
     PeerGone(NodeId),
     /// The peer broke the rules; what it had sent is discarded.
     #[error("{peer}: {corrupt}")]
-    PeerCorrupt {
-        /// Who.
-        peer: NodeId,
-        /// What it did.
-        corrupt: PeerCorrupt,
-    },
+    PeerCorrupt { peer: NodeId, corrupt: PeerCorrupt },
 }
 
 /// A packet from a peer, not authenticated. `header.length` is the payload's length, which is within
@@ -67,7 +51,6 @@ pub struct Packet<'a> {
     pub from: NodeId,
     /// A private copy of the header.
     pub header: &'a Header,
-    /// The payload.
     pub payload: Received<'a>,
 }
 
@@ -88,7 +71,6 @@ pub struct Abilities {
 impl Abilities {
     /// Those of rings in memory of one host.
     pub const RINGS: Self = Self { lossless: true, passes_memory: true, remote_access: false, rings: true };
-    /// Those of datagrams.
     pub const DATAGRAMS: Self = Self { lossless: false, passes_memory: false, remote_access: false, rings: true };
 }
 

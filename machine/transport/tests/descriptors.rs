@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mapwire_transport::board::RankState;
-use mapwire_transport::rendezvous::{Broker, Client, Event};
+use mapwire_transport::rendezvous::{Broker, Client, Event, ToRank};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::{AddressFamily, SocketType};
@@ -80,15 +80,15 @@ fn a_rank_without_descriptors_is_told_of_what_it_lost_and_goes_on() {
     }
     let all = use_up();
     let lost = next(&mut broker, &mut one);
-    assert!(matches!(lost, Event::NoDescriptor { from: 0, tag: Some(5) }), "{lost:?}");
+    assert!(matches!(lost, Event::Message(ToRank::Passed { from: 0, tag: 5 }, None)), "{lost:?}");
     let lost = next(&mut broker, &mut one);
-    assert!(matches!(lost, Event::NoDescriptor { from: 0, tag: None }), "{lost:?}");
+    assert!(matches!(lost, Event::Message(ToRank::Channel { peer: 0 }, None)), "{lost:?}");
     drop(all);
     let channel = next(&mut broker, &mut zero);
-    assert!(matches!(channel, Event::Channel { peer: 1, .. }), "{channel:?}");
+    assert!(matches!(channel, Event::Message(ToRank::Channel { peer: 1 }, Some(_))), "{channel:?}");
     zero.pass(1, 6, gift.as_fd()).unwrap();
     let passed = next(&mut broker, &mut one);
-    assert!(matches!(passed, Event::Passed { from: 0, tag: 6, .. }), "{passed:?}");
+    assert!(matches!(passed, Event::Message(ToRank::Passed { from: 0, tag: 6 }, Some(_))), "{passed:?}");
     both_are_there(&broker);
 }
 
@@ -108,18 +108,18 @@ fn a_broker_without_descriptors_asks_again_for_what_was_passed_and_parts_with_no
     assert!(one.poll().is_none() && zero.poll().is_none());
     drop(all);
     let made = next(&mut broker, &mut one);
-    assert!(matches!(made, Event::Channel { peer: 0, .. }), "{made:?}");
+    assert!(matches!(made, Event::Message(ToRank::Channel { peer: 0 }, Some(_))), "{made:?}");
     let (mut is_made, mut is_asked) = (false, false);
     while !(is_made && is_asked) {
         match next(&mut broker, &mut zero) {
-            Event::Channel { peer: 1, .. } => is_made = true,
-            Event::PassAgain { to: 1, tag: 5 } => is_asked = true,
+            Event::Message(ToRank::Channel { peer: 1 }, Some(_)) => is_made = true,
+            Event::Message(ToRank::PassAgain { to: 1, tag: 5 }, _) => is_asked = true,
             other => panic!("{other:?}"),
         }
     }
     zero.pass(1, 5, gift.as_fd()).unwrap();
     let passed = next(&mut broker, &mut one);
-    assert!(matches!(passed, Event::Passed { from: 0, tag: 5, .. }), "{passed:?}");
+    assert!(matches!(passed, Event::Message(ToRank::Passed { from: 0, tag: 5 }, Some(_))), "{passed:?}");
     both_are_there(&broker);
 }
 

@@ -207,15 +207,16 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
         loop {
             match client.wait(wait) {
                 Ok(Event::JobEnded) => break,
-                Ok(
-                    Event::Channel { peer: rank, .. }
-                    | Event::PeerGone { peer: rank }
-                    | Event::Passed { from: rank, .. }
-                    | Event::NoDescriptor { from: rank, .. }
-                    | Event::PassLost { to: rank, .. }
-                    | Event::PassAgain { to: rank, .. }
-                    | Event::Card { peer: rank, .. },
-                ) => assert!(rank < RANKS, "rank {rank} is believed to be in the job"),
+                Ok(Event::Message(
+                    ToRank::Channel { peer: rank }
+                    | ToRank::PeerGone { peer: rank }
+                    | ToRank::Passed { from: rank, .. }
+                    | ToRank::PassLost { to: rank, .. }
+                    | ToRank::PassAgain { to: rank, .. }
+                    | ToRank::Card { peer: rank, .. },
+                    _,
+                )) => assert!(rank < RANKS, "rank {rank} is believed to be in the job"),
+                Ok(other) => panic!("{other:?} is no news"),
                 Err(error) => panic!("a client does not see that its broker has gone: {error}"),
             }
         }

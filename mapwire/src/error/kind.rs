@@ -10,7 +10,7 @@ use mapwire_host::memory::MemoryError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
 use mapwire_launch::LaunchError;
-use mapwire_launch::meeting::MeetingError;
+use mapwire_launch::doors::MeetingError;
 use mapwire_names::NamesError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_node::RegisterError;

@@ -1,7 +1,7 @@
 //! Ranks that ask for atomic operations against all rules, and ranks that answer them so.
 
 use mapwire::{Key, Rights};
-use mapwire_transport::rendezvous::Event;
+use mapwire_transport::rendezvous::{Event, ToRank};
 use mapwire_wire::{Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, Refusal, Repr, Width};
 
 use crate::harness::hostile::{Grant, Outlaw, RawChannel};
@@ -209,7 +209,7 @@ fn answered_wrongly(rank: &Rank) {
     }
     let mut outlaw = Outlaw::join(rank);
     let memory = outlaw.wait_for(|event| match event {
-        Event::Channel { peer: 1, fd } => Some(fd),
+        Event::Message(ToRank::Channel { peer: 1 }, Some(fd)) => Some(fd),
         _ => None,
     });
     let mut channel = outlaw.channel_in(1, &memory);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
-use mapwire_transport::rendezvous::Event;
+use mapwire_transport::rendezvous::{Event, ToRank};
 use mapwire_wire::{
     Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId, ProcessId, Refusal,
     Repr, Signal, SignalOp, Width,
@@ -229,7 +229,9 @@ fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
                 let grant = channel.import("direct", Rights::ALL);
                 // The tag's lower half is the request; its highest bit is set for the status.
                 let memory = outlaw.wait_for(|event| match event {
-                    Event::Passed { from: 0, tag, fd } if tag as i64 >= 0 && tag as u32 == 7 => Some(fd),
+                    Event::Message(ToRank::Passed { from: 0, tag }, Some(fd)) if tag as i64 >= 0 && tag as u32 == 7 => {
+                        Some(fd)
+                    }
                     _ => None,
                 });
                 let memory = crate::harness::hostile::Scratch::map(memory);

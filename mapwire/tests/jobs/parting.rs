@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
-use mapwire_transport::rendezvous::Event;
+use mapwire_transport::rendezvous::{Event, ToRank};
 use mapwire_wire::{ControlMessage, ExportId, HandlerId, Repr};
 
 use crate::harness::hostile::Outlaw;
@@ -242,7 +242,7 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving_which_says_so() {
             }
             let mut outlaw = Outlaw::join(rank);
             let memory = outlaw.wait_for(|event| match event {
-                Event::Channel { peer: 0, fd } => Some(fd),
+                Event::Message(ToRank::Channel { peer: 0 }, Some(fd)) => Some(fd),
                 _ => None,
             });
             let mut channel = outlaw.channel_in(0, &memory);

@@ -120,12 +120,12 @@ fn serve(mut broker: Broker, ranks: Vec<u32>, orders: &Receiver<Order>, bell: &B
     }
 }
 
-/// Passes on whose failure the launcher reports. Whether it ends the job.
+/// Passes failures that the launcher reports on to the broker. Returns whether the launcher ends the job.
 fn hear_launcher(broker: &mut Broker, ranks: &[u32], launcher: &SharedLauncher, now: Instant) -> bool {
     let mut launcher = match launcher.try_lock() {
         Ok(launcher) => launcher,
         Err(TryLockError::Poisoned(launcher)) => launcher.into_inner(),
-        // Whoever has it fails when the job ends.
+        // The thread that holds it notices the end of the job.
         Err(TryLockError::WouldBlock) => return false,
     };
     while let Some(event) = launcher.poll_event() {

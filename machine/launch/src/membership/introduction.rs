@@ -2,34 +2,27 @@
 
 use std::collections::HashMap;
 
+use mapwire_transport::net::{Carrier, NetConfig};
+
 use crate::LaunchError;
 
 const MAGIC: &str = "mapwire";
 const MAX_BYTES: usize = 1024;
 
-/// How a rank reaches those of other hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Between {
-    /// By datagrams that are sealed.
-    Sealed,
-    /// By datagrams that are not.
-    Plain,
-    /// Otherwise, as its user has it in MAPWIRE_TRANSPORT.
-    Other(String),
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
-    /// Of mapwire.
     version: String,
-    between: Between,
+    /// What carries packets to other hosts.
+    carrier: Carrier,
+    /// Datagrams there are not sealed.
+    is_plain: bool,
     /// Equal for ranks that reach each other by sockets of the host.
     place: String,
     name: String,
 }
 
 impl Introduction {
-    pub(super) fn of_this_process(between: Between) -> Self {
+    pub(super) fn of_this_process(net: &NetConfig) -> Self {
         let name = rustix::system::uname();
         let name = name.nodename().to_string_lossy().into_owned();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -39,17 +32,18 @@ impl Introduction {
         let user = rustix::process::geteuid().as_raw();
         Self {
             version: env!("CARGO_PKG_VERSION").into(),
-            between,
+            carrier: net.carrier.clone(),
+            is_plain: net.carrier == Carrier::Datagrams && net.insecure,
             place: format!("{} {} {user}", boot.trim(), network.display()),
             name,
         }
     }
 
     pub(super) fn to_text(&self) -> String {
-        let between = match &self.between {
-            Between::Sealed => "sealed",
-            Between::Plain => "plain",
-            Between::Other(name) => name,
+        let between = match (&self.carrier, self.is_plain) {
+            (Carrier::Datagrams, false) => "sealed".to_owned(),
+            (Carrier::Datagrams, true) => "plain".to_owned(),
+            (other, _) => other.to_string(),
         };
         format!("{MAGIC} {}\n{between}\n{}\n{}", self.version, self.place, self.name)
     }
@@ -64,14 +58,15 @@ impl Introduction {
         let (magic, between) = (lines.next()?, lines.next()?);
         let version = magic.strip_prefix(MAGIC)?.strip_prefix(' ')?;
         let is_clean = |text: &String| !text.contains(char::is_control);
+        let (carrier, is_plain) = match &*between {
+            "sealed" => (Carrier::Datagrams, false),
+            "plain" => (Carrier::Datagrams, true),
+            other => (other.parse().ok().filter(|carrier| *carrier != Carrier::Datagrams)?, false),
+        };
         Some(Self {
             version: Some(version.to_owned()).filter(is_clean)?,
-            between: match &*between {
-                "plain" => Between::Plain,
-                "sealed" => Between::Sealed,
-                name if name.starts_with("ofi") && is_clean(&between) => Between::Other(name.to_owned()),
-                _ => return None,
-            },
+            carrier,
+            is_plain,
             place: lines.next()?,
             name: lines.next().filter(is_clean)?,
         })
@@ -86,32 +81,17 @@ impl Introduction {
             theirs: theirs.into(),
             ours: ours.into(),
         };
-        let sealing = |between: &Between| match between {
-            Between::Plain => "1",
-            _ => "0",
-        };
         if said.version != self.version {
             return Err(differs("mapwire", &said.version, &self.version));
         }
-        match (&said.between, &self.between) {
-            (theirs, ours) if theirs == ours => Ok(()),
-            (Between::Other(_), _) | (_, Between::Other(_)) => {
-                let (theirs, ours) = (carrier(&said.between), carrier(&self.between));
-                Err(differs("MAPWIRE_TRANSPORT", theirs, ours))
-            }
-            (theirs, ours) => {
-                let (theirs, ours) = (sealing(theirs), sealing(ours));
-                Err(differs("MAPWIRE_INSECURE", theirs, ours))
-            }
+        if said.carrier != self.carrier {
+            return Err(differs("MAPWIRE_TRANSPORT", &said.carrier.to_string(), &self.carrier.to_string()));
         }
-    }
-}
-
-/// What the user has said, or what is meant where nothing was said.
-fn carrier(between: &Between) -> &str {
-    match between {
-        Between::Other(name) => name,
-        _ => "udp",
+        if said.is_plain != self.is_plain {
+            let value = |is_plain| if is_plain { "1" } else { "0" };
+            return Err(differs("MAPWIRE_INSECURE", value(said.is_plain), value(self.is_plain)));
+        }
+        Ok(())
     }
 }
 
@@ -131,14 +111,14 @@ mod tests {
     use super::*;
 
     fn at(place: &str) -> Introduction {
-        Introduction { place: place.into(), ..Introduction::of_this_process(Between::Sealed) }
+        Introduction { place: place.into(), ..Introduction::of_this_process(&NetConfig::default()) }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let other = Between::Other("ofi:tcp;ofi_rxm".into());
-        for between in [Between::Sealed, Between::Plain, other] {
-            let own = Introduction::of_this_process(between);
+        for (carrier, insecure) in [("udp", false), ("udp", true), ("ofi:tcp;ofi_rxm", false)] {
+            let net = NetConfig { carrier: carrier.parse().unwrap(), insecure, ..NetConfig::default() };
+            let own = Introduction::of_this_process(&net);
             assert_eq!(Introduction::parse(own.to_text().as_bytes()), Some(own));
         }
     }
@@ -177,10 +157,10 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         let mut plain = own.clone();
-        plain.between = Between::Plain;
+        plain.is_plain = true;
         let text = own.check(1, &plain).unwrap_err().to_string();
         assert!(text.contains("MAPWIRE_INSECURE"), "{text}");
-        plain.between = Between::Other("ofi:tcp".into());
+        plain.carrier = "ofi:tcp".parse().unwrap();
         let text = own.check(1, &plain).unwrap_err().to_string();
         assert!(text.contains("MAPWIRE_TRANSPORT ofi:tcp") && text.contains("udp"), "{text}");
         assert!(own.check(1, &own).is_ok());

@@ -10,7 +10,7 @@
 //! | `broker` | the lowest rank of each host | where its broker listens, and the token |
 //! | `card` | every rank that has peers on other hosts | how they reach it |
 //!
-//! Who can read what the launcher carries can join the job, unless the secret is not among it.
+//! A process that can read these values can join the job, unless the secret is not among them.
 
 mod broker;
 mod introduction;
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mapwire_transport::board::{BoardError, MAX_RANKS};
+use mapwire_transport::net::NetConfig;
 use mapwire_transport::rendezvous::{Card, JobAddress, Secret, Word};
 
 use crate::{Detected, Event, LaunchError, Launcher};
 use broker::BrokerThread;
-pub use introduction::Between;
 use introduction::Introduction;
 
 const INTRODUCTION: &str = "introduction";
@@ -37,7 +37,7 @@ type SharedLauncher = Arc<Mutex<Box<dyn Launcher>>>;
 
 /// A rank's membership in a job that another launcher than `mapwire run` started.
 ///
-/// [`Membership::begin`], then join at [`address`](Self::address), then [`meet`](Self::meet), and at the end
+/// [`Membership::begin`], then join at [`address`](Self::address), then [`exchange_cards`](Self::exchange_cards), and at the end
 /// [`finish`](Self::finish); all ranks alike. One that is dropped before ends the job of this host's ranks if this rank has their
 /// broker.
 #[derive(Debug)]
@@ -51,22 +51,22 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Joins the launcher, and learns of the other ranks. All must begin within `timeout`. `between`: how this rank reaches other hosts; all
+    /// Joins the launcher, and learns of the other ranks. All must begin within `timeout`. `net`: how this rank reaches other hosts; all
     /// must agree.
     ///
     /// # Errors
     /// The launcher's; ranks of another version, or that disagree; no broker can be started.
-    pub fn begin(detected: &Detected, between: Between, timeout: Duration) -> Result<Self, LaunchError> {
+    pub fn begin(detected: &Detected, net: &NetConfig, timeout: Duration) -> Result<Self, LaunchError> {
         let mut launcher = detected.join(timeout)?;
         let (rank, size) = (launcher.rank(), launcher.size());
         if size > MAX_RANKS {
             return Err(BoardError::Ranks(size).into());
         }
-        let own = Introduction::of_this_process(between);
+        let own = Introduction::of_this_process(net);
         launcher.put(INTRODUCTION, own.to_text().as_bytes())?;
         let known = launcher.secret();
         if rank == 0 && known.is_none() {
-            launcher.put(SECRET, &crate::random::<32>()?)?;
+            launcher.put(SECRET, &mapwire_transport::local::random::<32>()?)?;
         }
         launcher.fence(timeout)?;
         let mut all = Vec::with_capacity(size as usize);
@@ -115,7 +115,6 @@ impl Membership {
         &self.address
     }
 
-    /// This rank's number.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
@@ -146,7 +145,7 @@ impl Membership {
     ///
     /// # Errors
     /// The launcher's.
-    pub fn meet(&self, card: Option<Card>, timeout: Duration) -> Result<(), LaunchError> {
+    pub fn exchange_cards(&self, card: Option<Card>, timeout: Duration) -> Result<(), LaunchError> {
         let mut launcher = lock(&self.launcher);
         if let Some(card) = card {
             launcher.put(CARD, card.bytes())?;

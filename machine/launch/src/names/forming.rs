@@ -26,9 +26,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// What a process wants to be in a job.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The job.
     pub name: JobName,
-    /// Ranks in the job.
     pub size: u32,
     /// Ranks that this process brings.
     pub count: u32,
@@ -63,7 +61,7 @@ enum Attempt {
     Closed(LaunchError),
 }
 
-/// How a wait is told about, and ended.
+/// Reports a wait, and may end it.
 pub(super) trait Waiting {
     /// Waits for up to `pause`. Whether to go on.
     fn pause(&mut self, pause: Duration) -> bool;
@@ -128,14 +126,17 @@ pub(super) fn form(
     }
 }
 
-/// The job's record; makes one where there is none.
+/// The job's record, created if absent.
 fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result<Record, LaunchError> {
     let signing = record_key(shared);
     let key = wanted.name.key();
     loop {
         match signed::get(store, &signing, &key) {
             Ok(None) => {}
-            Ok(Some(value)) => return read_record(&value, store, &wanted.name),
+            Ok(Some(value)) => {
+                let forged = || LaunchError::Forged { address: store.address().to_string(), key: key.clone() };
+                return Record::parse(&value).ok_or_else(forged);
+            }
             Err(LaunchError::Forged { address, .. }) => {
                 return Err(LaunchError::JobSecret { name: wanted.name.to_string(), address });
             }
@@ -143,7 +144,7 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
         }
         let lease = store.grant()?;
         let record = Record {
-            incarnation: Incarnation::new(crate::random()?, lease),
+            incarnation: Incarnation::new(mapwire_transport::local::random()?, lease),
             size: wanted.size,
             release: RELEASE.into(),
         };
@@ -159,10 +160,6 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
 
 pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
     shared.signing_key("mapwire job records", &[])
-}
-
-fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record, LaunchError> {
-    Record::parse(value).ok_or_else(|| LaunchError::Forged { address: store.address().to_string(), key: name.key() })
 }
 
 /// All claims below `prefix`.

@@ -12,7 +12,6 @@ use crate::LaunchError;
 /// A job in a store.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its name.
     pub name: String,
     /// Its size and release, and its members; `None`: it was begun with another secret.
     pub known: Option<(u32, String, Vec<Member>)>,
@@ -21,11 +20,8 @@ pub struct Job {
 /// A process that has ranks of a job.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its ranks.
     pub ranks: Range<u32>,
-    /// Its host's name.
     pub host: String,
-    /// Its process id there.
     pub process: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The launcher of ranks that meet by a store of names.
+//! The launcher of ranks that find each other in a store of names.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};

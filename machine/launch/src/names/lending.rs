@@ -25,9 +25,7 @@ const MAX_PAGES: u64 = 1 << 28;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Donor {
     id: String,
-    /// Its host's name.
     pub host: String,
-    /// Its process id there.
     pub process: u32,
     /// Pages of 4,096 bytes that it has for all who ask.
     pub pages: u64,
@@ -38,9 +36,7 @@ pub struct Donor {
 pub struct Loan {
     /// The job that it is to join.
     pub job: JobName,
-    /// Its rank there.
     pub rank: u32,
-    /// Ranks in the job.
     pub size: u32,
     /// Pages of all donors of the job.
     pub pages: u64,
@@ -101,7 +97,7 @@ impl Offer {
         Ok(Self { notices, id })
     }
 
-    /// Says that the donor lives, and offers anew if the store has forgotten it. To be called once a second.
+    /// Keeps the offer alive, and repeats it if the store has lost it. Call this once a second.
     ///
     /// # Errors
     /// The store cannot be reached now.
@@ -125,7 +121,6 @@ pub struct Asking {
     _notices: Notices,
     /// The job that the donors are to join; the asker is its rank 0.
     pub job: JobName,
-    /// Ranks in the job.
     pub size: u32,
     /// Pages of all of them.
     pub pages: u64,

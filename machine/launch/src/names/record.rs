@@ -47,7 +47,6 @@ impl JobName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     id: [u8; 16],
-    /// The job's lease.
     pub(super) lease: LeaseId,
 }
 
@@ -95,7 +94,6 @@ impl FromStr for Incarnation {
 pub(super) struct Record {
     pub(super) incarnation: Incarnation,
     pub(super) size: u32,
-    /// Of who began it.
     pub(super) release: String,
 }
 
@@ -170,14 +168,12 @@ impl Abort {
 
 /// Lines that are safe to print.
 pub(super) fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let is_clean = text.chars().all(|it| it == '\n' || !it.is_control());
-    (text.len() <= MAX_TEXT_BYTES && is_clean).then(|| text.lines())
+    crate::clean_text(bytes, MAX_TEXT_BYTES).map(str::lines)
 }
 
 /// A name that nobody else has drawn.
 pub(super) fn random_text() -> Result<String, LaunchError> {
-    crate::random().map(hex)
+    Ok(hex(mapwire_transport::local::random()?))
 }
 
 pub(super) fn host_name() -> String {

@@ -15,7 +15,7 @@ use mapwire_names::{SharedSecret, StoreAddress};
 use super::record::{JobName, RELEASE, offerer_of, offerer_text, random_text};
 use super::signed::Notices;
 use crate::LaunchError;
-use crate::meeting::DoorName;
+use crate::doors::DoorName;
 
 const PURPOSE: &str = "mapwire serving";
 const SERVERS: &str = "mapwire/server/";
@@ -31,9 +31,7 @@ const MOST_ADDRESSES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarServer {
     id: String,
-    /// Its host's name.
     pub host: String,
-    /// Its process id there.
     pub process: u32,
     /// Where its host is reached.
     pub addresses: Vec<IpAddr>,
@@ -90,7 +88,7 @@ impl Serving {
         self.notices.set(&keys, &self.text)
     }
 
-    /// Says that the server lives, and shows it anew if the store has forgotten it. To be called once a second.
+    /// Keeps the names alive, and repeats them if the store has lost them. Call this once a second.
     ///
     /// # Errors
     /// The store cannot be reached now.

@@ -17,7 +17,6 @@ use super::signed;
 use crate::LaunchError;
 use crate::worker::{Bell, Worker};
 
-/// What a member hears.
 #[derive(Debug)]
 pub enum News {
     /// These ranks are missing, as text.
@@ -30,14 +29,11 @@ pub enum News {
     Aborted {
         /// Exit code of the job.
         code: u8,
-        /// The member's host.
         host: String,
-        /// Why.
         message: String,
     },
     /// The store cannot be reached just now. The job goes on.
     Unreachable(NamesError),
-    /// The membership is over.
     Broken(LaunchError),
 }
 
@@ -49,12 +45,12 @@ enum Order {
 
 type Queue = Arc<Mutex<VecDeque<News>>>;
 
-struct Told<'a> {
+struct NewsSender<'a> {
     news: Queue,
     bell: &'a Bell,
 }
 
-impl Told<'_> {
+impl NewsSender<'_> {
     fn tell(&self, news: News) {
         let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         all.push_back(news);
@@ -79,12 +75,11 @@ impl Session {
         let news = Queue::default();
         let told = Arc::clone(&news);
         let worker = Worker::start("mapwire-names", move |orders, bell| {
-            run(store, &shared, &wanted, orders, &Told { news: told, bell });
+            run(store, &shared, &wanted, orders, &NewsSender { news: told, bell });
         })?;
         Ok(Self { news, worker })
     }
 
-    /// What has happened.
     pub fn poll_news(&self) -> Option<News> {
         let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= 1 {
@@ -126,7 +121,7 @@ impl AsFd for Session {
 /// The wait of a member that joins: orders end it.
 struct Joining<'a> {
     orders: &'a Receiver<Order>,
-    told: &'a Told<'a>,
+    told: &'a NewsSender<'a>,
     last: String,
 }
 
@@ -143,7 +138,13 @@ impl Waiting for Joining<'_> {
     }
 }
 
-fn run(mut store: Box<dyn Store>, shared: &SharedSecret, wanted: &Wanted, orders: &Receiver<Order>, told: &Told<'_>) {
+fn run(
+    mut store: Box<dyn Store>,
+    shared: &SharedSecret,
+    wanted: &Wanted,
+    orders: &Receiver<Order>,
+    told: &NewsSender<'_>,
+) {
     let mut joining = Joining { orders, told, last: String::new() };
     let formed = match forming::form(&mut *store, shared, wanted, &mut joining) {
         Ok(Some(formed)) => formed,
@@ -176,7 +177,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn serve(&mut self, orders: &Receiver<Order>, told: &Told<'_>) {
+    fn serve(&mut self, orders: &Receiver<Order>, told: &NewsSender<'_>) {
         let mut was_reached = true;
         loop {
             match orders.recv_timeout(KEEP) {
@@ -213,7 +214,7 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, told: &Told<'_>) -> Result<(), LaunchError> {
+    fn look(&mut self, told: &NewsSender<'_>) -> Result<(), LaunchError> {
         let (own, job) = (self.formed.lease, self.formed.incarnation.lease);
         if !self.store.keep(own)? || !self.store.keep(job)? {
             return Err(NamesError::NoLease { address: self.store.address().to_string() }.into());
@@ -236,9 +237,9 @@ impl Watch {
         Ok(())
     }
 
-    fn find_gone(&mut self, told: &Told<'_>) -> Result<(), LaunchError> {
+    fn find_gone(&mut self, told: &NewsSender<'_>) -> Result<(), LaunchError> {
         let there = forming::claims(&mut *self.store, &self.signing, &self.prefix)?;
-        // After the claims: who leaves says so before its claim goes.
+        // Read after the claims: a member that leaves posts this before its claim goes.
         let left = self.left()?;
         for (number, claim) in &self.formed.claims {
             if there.get(number) == Some(claim) || !self.gone.insert(*number) {
@@ -262,7 +263,7 @@ impl Watch {
         let abort = Abort { code, host: host_name(), message: message.into() };
         let key = format!("{}abort", self.prefix);
         let (text, lease) = (abort.to_text(), self.formed.incarnation.lease);
-        // Who was first has said it.
+        // If another member was first, its reason stands.
         signed::create(&mut *self.store, &self.signing, &key, text.as_bytes(), lease).map(drop)
     }
 

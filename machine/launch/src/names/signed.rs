@@ -1,4 +1,4 @@
-//! A store whose values are signed: behind the code of a value, which binds it to its key, stands the value.
+//! A store whose values are signed: each begins with a code that binds it to its key.
 
 use mapwire_names::{LeaseId, SharedSecret, SigningKey, Store, StoreAddress};
 
@@ -115,7 +115,7 @@ impl Notices {
         Ok(())
     }
 
-    /// Lets all that is posted last, and posts anew what the store has forgotten.
+    /// Keeps all posted values alive, and posts again those that the store has lost.
     pub(super) fn keep(&mut self) -> Result<(), LaunchError> {
         for at in 0..self.posted.len() {
             if !self.store.keep(self.posted[at].lease)? {

@@ -17,13 +17,13 @@ use crate::launcher::MAX_VALUE_BYTES;
 const MAX_EVENTS: usize = 1 << 12;
 
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct PmixEvent {
     pub(super) status: Status,
     pub(super) about: Option<(String, u32)>,
 }
 
 /// Events that have come. A process has one PMIx client.
-static EVENTS: Mutex<VecDeque<Told>> = Mutex::new(VecDeque::new());
+static EVENTS: Mutex<VecDeque<PmixEvent>> = Mutex::new(VecDeque::new());
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datum {
@@ -196,7 +196,7 @@ impl Library {
     }
 }
 
-pub(super) fn poll_event() -> Option<Told> {
+pub(super) fn poll_event() -> Option<PmixEvent> {
     lock(&EVENTS).pop_front()
 }
 
@@ -204,7 +204,7 @@ pub(super) fn poll_event() -> Option<Told> {
 fn within<T: Send + 'static>(timeout: Duration, call: impl FnOnce() -> T + Send + 'static) -> Result<T, TooLate> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
-        // Nobody listens any more if it is late.
+        // Too late: nobody waits for it.
         let _ = sender.send(call());
     };
     let builder = std::thread::Builder::new().name("mapwire-pmix".into());
@@ -320,7 +320,7 @@ unsafe extern "C" fn on_event(
     let about = unsafe { about.as_ref() }.map(|proc| (text_of(&proc.namespace), proc.rank));
     let mut events = lock(&EVENTS);
     if events.len() < MAX_EVENTS {
-        events.push_back(Told { status, about });
+        events.push_back(PmixEvent { status, about });
     }
     drop(events);
     if let Some(done) = done {

@@ -26,14 +26,14 @@ pub(super) struct ClientId(pub(super) u64);
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     entries: BTreeMap<String, Vec<u8>>,
-    leases: HashMap<LeaseId, Held>,
+    leases: HashMap<LeaseId, Lease>,
     granted: HashMap<ClientId, usize>,
     bytes: usize,
 }
 
 /// A lease and what is attached to it.
 #[derive(Debug)]
-struct Held {
+struct Lease {
     ends: Instant,
     client: ClientId,
     keys: BTreeSet<String>,
@@ -72,7 +72,7 @@ impl Memory {
             return Response::Full(Limit::Leases);
         }
         self.granted.insert(client, granted + 1);
-        let held = Held { ends: now + LEASE, client, keys: BTreeSet::new(), bytes: 0 };
+        let held = Lease { ends: now + LEASE, client, keys: BTreeSet::new(), bytes: 0 };
         self.leases.insert(id, held);
         Response::Granted(id)
     }

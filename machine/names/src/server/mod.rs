@@ -50,15 +50,12 @@ pub struct ServerStats {
     pub welcomed: u64,
     /// Connections that did not prove it.
     pub wrong_secret: u64,
-    /// Connections of another version.
     pub other_version: u64,
     /// Connections closed for malformed input.
     pub malformed: u64,
-    /// Connections closed for inactivity.
     pub idle: u64,
     /// Connections refused, or closed as the oldest strangers, for lack of room.
     pub no_room: u64,
-    /// Requests answered.
     pub requests: u64,
 }
 
@@ -112,7 +109,6 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Counters since its start.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         self.stats
@@ -289,19 +285,12 @@ fn unused(memory: &Memory) -> Option<LeaseId> {
 
 /// Most connections that the limit on descriptors allows, after raising it as far as possible.
 fn most_connections() -> usize {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let wanted = MAX_CONNECTIONS as u64 + SPARE_DESCRIPTORS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = maximum.map_or(wanted, |most| most.min(wanted));
-    let limit = Rlimit { current: Some(raised), maximum };
-    let now = getrlimit(Resource::Nofile).current;
-    let current = match now {
-        Some(now) if now < raised => match setrlimit(Resource::Nofile, limit) {
-            Ok(()) => raised,
-            Err(_) => now,
-        },
-        Some(now) => now,
-        None => wanted,
-    };
-    let most = current.saturating_sub(SPARE_DESCRIPTORS).max(1);
-    usize::try_from(most).map_or(MAX_CONNECTIONS, |most| most.min(MAX_CONNECTIONS))
+    if current.is_some_and(|now| now < raised) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum });
+    }
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(wanted);
+    current.saturating_sub(SPARE_DESCRIPTORS).clamp(1, MAX_CONNECTIONS as u64) as usize
 }

@@ -1,4 +1,4 @@
-//! Figures: what a rank says of itself to whoever looks, in a row of words behind the bells. They are for the eye: nothing is done by them.
+//! Figures that a rank publishes about itself, in a row of words behind the bells. They are for display only.
 
 use std::sync::atomic::Ordering;
 
@@ -9,12 +9,11 @@ pub const FIGURES: usize = 63;
 /// Bytes of a row.
 const ROW_BYTES: usize = 8 * (FIGURES + 1);
 
-/// A rank's figures; what they are, their writer knows.
+/// A rank's figures. Their writer defines their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// When they were published, in nanoseconds of the host's monotonic clock.
     pub at_ns: u64,
-    /// The figures.
     pub words: [u64; FIGURES],
 }
 
@@ -41,7 +40,7 @@ impl Board {
         self.bells.word64(row).store(figures.at_ns, Ordering::Release);
     }
 
-    /// What `rank` published last, if it has. Words may be of two publications, and of a hostile rank they are anything.
+    /// Figures that `rank` published last. Words may be of two publications; a hostile rank may publish anything.
     #[must_use]
     pub fn figures(&self, rank: u32) -> Option<Figures> {
         if rank >= self.ranks {

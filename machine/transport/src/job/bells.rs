@@ -111,7 +111,7 @@ impl Doorbells for JobBells {
             return slept;
         }
         let recheck = |was_nap| {
-            // Whatever the thread does next: what comes from here on is heard.
+            // What comes from here on rings, whatever the thread does next.
             let found = recheck(was_nap);
             match sleeper {
                 Sleeper::Waiting => alarm.arm(self.board.is_polling()),
@@ -183,7 +183,7 @@ impl JobBells {
         self.alarm.as_ref().is_some_and(Alarm::is_due)
     }
 
-    /// The watched descriptors are looked at, from here on.
+    /// Called before the watched descriptors are looked at.
     #[inline]
     pub(super) fn begin_look(&self) {
         if let Some(alarm) = &self.alarm {

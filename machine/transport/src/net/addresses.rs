@@ -1,4 +1,4 @@
-//! At which addresses of this host datagrams are taken: as a user names them, on hosts that are not all alike.
+//! Addresses of this host at which datagrams are received, as a user names them for hosts that differ.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,10 +12,10 @@ use super::MAX_ADDRESSES;
 /// first. What stands for several addresses gives them in the order of their networks, which is the same on all hosts of these
 /// networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addresses(Vec<Item>);
+pub struct Addresses(Vec<Selector>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Item {
+enum Selector {
     /// Every address that other hosts could reach.
     Auto,
     One(IpAddr),
@@ -23,16 +23,14 @@ enum Item {
     Interface(String),
 }
 
-/// Why addresses are none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressesError {
     /// The list cannot be read.
     #[error("`{0}` is not an address, a network (10.0.0.0/8), an interface (eth0) or `auto`")]
     Malformed(String),
-    /// This host has nothing of the kind.
+    /// No address of this host fits.
     #[error("`{item}` fits no address of this host, which has {has}")]
     NotHere {
-        /// As it was written.
         item: String,
         /// The addresses there are, with their interfaces.
         has: String,
@@ -46,7 +44,7 @@ impl Addresses {
     /// Every address that other hosts could reach.
     #[must_use]
     pub fn auto() -> Self {
-        Self(vec![Item::Auto])
+        Self(vec![Selector::Auto])
     }
 
     /// The addresses of this host that are meant, at most [`MAX_ADDRESSES`]. Where there is none but the loopback address, `auto` means
@@ -64,7 +62,7 @@ impl Addresses {
         let mut found: Vec<IpAddr> = Vec::new();
         for item in &self.0 {
             let mut fit: Vec<IpAddr> = all.iter().filter(|it| item.fits(it)).map(Interface::ip).collect();
-            if fit.is_empty() && *item == Item::Auto {
+            if fit.is_empty() && *item == Selector::Auto {
                 fit.push(std::net::Ipv4Addr::LOCALHOST.into());
             }
             if fit.is_empty() {
@@ -85,7 +83,7 @@ impl Addresses {
     }
 }
 
-impl Item {
+impl Selector {
     fn fits(&self, interface: &Interface) -> bool {
         let ip = interface.ip();
         match self {
@@ -115,7 +113,7 @@ fn masked(ip: IpAddr, bits: u8) -> (u8, u128) {
     (family, value.checked_shr(host_bits).unwrap_or(0))
 }
 
-/// What stands first on all hosts of a network: IPv4 before IPv6, then the network's number.
+/// Sort key that is equal on all hosts of a network: IPv4 before IPv6, then the network's number.
 fn network_of(interface: &Interface) -> (u8, u128, u8) {
     let bits = match &interface.addr {
         IfAddr::V4(v4) => v4.prefixlen,
@@ -134,7 +132,7 @@ impl FromStr for Addresses {
     }
 }
 
-impl FromStr for Item {
+impl FromStr for Selector {
     type Err = AddressesError;
 
     fn from_str(text: &str) -> Result<Self, AddressesError> {
@@ -163,7 +161,7 @@ impl FromStr for Item {
     }
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),

@@ -44,7 +44,7 @@ struct Sockets {
     is_slow: AtomicBool,
     /// A thread sleeps on the sockets.
     is_attended: AtomicBool,
-    /// How often the program stopped polling since this was last set to 0; a little more or less, as two threads may count at once. The
+    /// How often the program stopped polling since this was last set to 0; approximate, as two threads may count at once. The
     /// service thread does not count: it looks for others.
     leaves: AtomicU32,
     /// Threads came and went in the last pause.
@@ -110,14 +110,14 @@ impl Sockets {
         self.was_visited.load(Ordering::Relaxed) || self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
     }
 
-    /// Begins to count anew. Whether they came and went since this was done last.
+    /// Restarts the count. Returns whether threads came and went since the last restart.
     fn begin_pause(&self) -> bool {
         let is_visited = self.leaves.swap(0, Ordering::Relaxed) >= MANY_LEAVES;
         self.was_visited.store(is_visited, Ordering::Relaxed);
         is_visited
     }
 
-    /// Notes which sockets are armed no more. The thread rings after this.
+    /// Marks sockets as disarmed. The thread rings after this.
     fn handle_events(&self, events: &[epoll::Event]) {
         for event in events {
             let data = event.data;
@@ -201,7 +201,6 @@ impl Alarm {
         self.sockets.is_attended.store(true, Ordering::Release);
     }
 
-    /// See [`begin_attending`](Self::begin_attending).
     pub(crate) fn end_attending(&self) {
         self.sockets.is_attended.store(false, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -235,7 +234,6 @@ impl Alarm {
         }
     }
 
-    /// A socket is readable.
     pub(crate) fn set_due(&self) {
         self.sockets.is_due.store(true, Ordering::Release);
     }
@@ -246,7 +244,7 @@ impl Alarm {
         self.sockets.is_due.load(Ordering::Acquire)
     }
 
-    /// The sockets are looked at, from here on.
+    /// Called before the sockets are looked at.
     #[inline]
     pub(crate) fn begin_look(&self) {
         if self.is_due() {
@@ -266,7 +264,7 @@ fn watch(sockets: &Sockets, ring: impl Fn(), is_polling: impl Fn() -> bool) {
         if rests && pause >= LONGEST_PAUSE {
             sockets.is_slow.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            // Who goes from here on says so.
+            // A thread that goes from here on wakes this one.
             if finds_itself() {
                 limit = None;
             } else {

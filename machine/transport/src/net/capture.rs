@@ -44,12 +44,9 @@ const RESOLUTION: u16 = 9;
 /// No registered service has it.
 const PORT: u16 = 47011;
 
-/// Which way a datagram goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    In = 1,
-    Out = 2,
-}
+/// Flags of a packet that came in, and of one that goes out.
+const INBOUND: u32 = 1;
+const OUTBOUND: u32 = 2;
 
 /// The file of this rank in `folder`.
 #[must_use]
@@ -67,7 +64,7 @@ pub(super) struct Capture {
     moved_ns: i64,
     /// A datagram of a link, up to [`SNAP_BYTES`] or to the end of a payload.
     datagram: Vec<u8>,
-    /// It was said that it takes no more.
+    /// The end of the capture was reported.
     is_over: bool,
 }
 
@@ -147,7 +144,7 @@ impl Capture {
         self.datagram.clear();
         let there = &datagram[..datagram.len().min(SNAP_BYTES)];
         self.datagram.extend_from_slice(there);
-        self.write(Direction::In, from, self.me, datagram.len());
+        self.write(INBOUND, from, self.me, datagram.len());
     }
 
     /// Notes a datagram to `to`: `head`, `payload`, `tail`.
@@ -163,11 +160,11 @@ impl Capture {
         self.datagram.extend_from_slice(tail);
         let length = self.datagram.len();
         self.datagram.truncate(SNAP_BYTES);
-        self.write(Direction::Out, self.me, to, length);
+        self.write(OUTBOUND, self.me, to, length);
     }
 
     /// Writes what `datagram` holds, of a datagram of `length` bytes. A file that is full, or cannot be written, takes no more.
-    fn write(&mut self, direction: Direction, from: NodeId, to: NodeId, length: usize) {
+    fn write(&mut self, direction: u32, from: NodeId, to: NodeId, length: usize) {
         let path = self.datagram.get(2).copied().unwrap_or(0);
         let whole = HEADERS_BYTES + PLAIN_FRONT_BYTES + length;
         let cut = HEADERS_BYTES + PLAIN_FRONT_BYTES + self.datagram.len();
@@ -192,7 +189,7 @@ impl Capture {
         body.extend(Plain::front(from, self.job, length));
         body.extend(&self.datagram);
         body.resize(body.len().next_multiple_of(4), 0);
-        body.extend(option(2, &(direction as u32).to_le_bytes()));
+        body.extend(option(2, &direction.to_le_bytes()));
         body.extend(option(0, &[]));
         let block = block(PACKET, &body);
         let left = self.left_bytes.checked_sub(block.len() as u64);
@@ -208,7 +205,7 @@ impl Capture {
         };
     }
 
-    /// Takes no more, and says why, once.
+    /// Ends the capture, and reports why, once.
     #[cold]
     fn end(&mut self, why: &str) -> u64 {
         if !core::mem::replace(&mut self.is_over, true) {

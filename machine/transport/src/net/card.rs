@@ -1,4 +1,4 @@
-//! What a rank tells those of other hosts of itself: its card.
+//! The card by which a rank tells other hosts how to reach it.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -22,7 +22,6 @@ pub const MAX_ADDRESSES: usize = 8;
 const VERSION: u8 = 1;
 const LIBFABRIC: u8 = 2;
 
-/// What a card says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contact {
     /// Where the rank takes datagrams, the preferred address first.
@@ -31,29 +30,27 @@ pub struct Contact {
     pub key: [u8; 32],
 }
 
-/// Why a card is malformed.
+/// Why a card cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
-    /// Another version.
     #[error("a card of version {0}, not {VERSION}: all ranks must use one release of mapwire")]
     Version(u8),
     /// It has no address that one of this rank's reaches.
     #[error("no address of the same family, IPv4 or IPv6, on both sides: name more of them (MAPWIRE_ADDRESSES)")]
     Family,
-    /// It is reached otherwise than this rank.
+    /// The ranks use different transports between hosts.
     #[error(
         "it uses {theirs} between hosts and this rank {ours}: start all ranks with the same --transport (MAPWIRE_TRANSPORT)"
     )]
     Carrier {
         /// What the card is of.
         theirs: &'static str,
-        /// What this rank uses.
         ours: &'static str,
     },
     /// This rank's endpoint cannot reach that of the card.
     #[error("its libfabric endpoint is of no use here: {0}")]
     Endpoint(&'static str),
-    /// It ends early, goes on behind its end, or has a field that no rank writes.
+    /// It is truncated, too long, or has an impossible field.
     #[error("malformed card")]
     Malformed,
 }

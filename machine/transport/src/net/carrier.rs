@@ -1,9 +1,9 @@
-//! What carries packets between hosts, as a user names it.
+//! The transport between hosts, as a user names it.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// What carries packets between hosts.
+/// The transport between hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
     /// Sealed datagrams over UDP: `udp`, and `shm`, which is about ranks of one host.
@@ -16,7 +16,7 @@ pub enum Carrier {
     },
 }
 
-/// A word that names no carrier.
+/// An unknown carrier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not one of shm, udp, ofi, ofi:PROVIDER (such as ofi:tcp; `mapwire doctor` lists the providers)")]
 pub struct CarrierError(pub String);

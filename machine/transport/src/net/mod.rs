@@ -1,4 +1,4 @@
-//! The way to ranks of other hosts: sealed datagrams over UDP, which may be lost. The links of the network interface recover them.
+//! Sealed datagrams over UDP to ranks of other hosts. They may be lost; the links of the network interface recover them.
 
 mod addresses;
 mod alarm;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use mapwire_host::processes::Owner;
 #[cfg(feature = "sealing")]
-use mapwire_seal::{Config, Rotation, Sessions, StaticKey};
+use mapwire_seal::{Config, Rotation, StaticKey};
 use mapwire_seal::{
     Envelope, JobSecret, Opened, Plain, PublicKey, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, first_length,
 };
@@ -42,10 +42,9 @@ const LOOKS_TO_DUE: u8 = 64;
 /// Bytes of a datagram that its envelope takes at most.
 const ENVELOPE_BYTES: usize = SEALED_FRONT_BYTES + SEALED_BACK_BYTES;
 
-/// What a rank's way to other hosts is made with.
+/// Configuration of what leads to other hosts.
 #[derive(Clone, Debug, Default)]
 pub struct NetConfig {
-    /// What carries packets there.
     pub carrier: Carrier,
     /// Threads that wait spin rather than sleep: they need nothing to sleep on, which takes system calls for each packet of libfabric.
     pub spins: bool,
@@ -58,14 +57,13 @@ pub struct NetConfig {
     pub busy_poll_us: Option<u32>,
     /// A folder into which the datagrams of links are captured: see [`capture`].
     pub capture: Option<PathBuf>,
-    /// What is lost and damaged on purpose of what is received, for tests and measurements.
+    /// Faults injected into what is received, for tests and measurements.
     pub loss: Option<Loss>,
 }
 
-/// Why there is no way to other hosts.
+/// Why other hosts cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// The sockets.
     #[error(transparent)]
     Udp(#[from] UdpError),
     /// Cannot start the thread that watches the sockets.
@@ -81,24 +79,13 @@ pub enum NetError {
     Entropy(rustix::io::Errno),
     /// The capture of this rank cannot be begun.
     #[error("the capture cannot be written to {}: {error}; its folder must be there, and without this file", path.display())]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Capture { path: PathBuf, error: std::io::Error },
 }
 
-/// What has come.
 #[derive(Debug)]
 pub enum Arrival<'a> {
     /// A datagram of `from`, without its envelope.
-    Datagram {
-        /// Who has sent it.
-        from: NodeId,
-        /// What the links see.
-        bytes: &'a mut [u8],
-    },
+    Datagram { from: NodeId, bytes: &'a mut [u8] },
     /// Something from a rank whose card is not known yet.
     Stranger(NodeId),
     /// Nothing that concerns the links.
@@ -117,29 +104,34 @@ struct Remote {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     /// For most datagrams.
-    way: Destination,
+    usual: Destination,
     /// By the socket whose address the peer knows.
     main: Destination,
 }
 
-/// Datagrams to and from ranks of other hosts.
-pub struct Net {
+/// Sessions with ranks of other hosts, and the paths there.
+struct Sessions {
     /// A forked child has the same keys and counters. What it sealed would be sealed under numbers that its parent uses again.
     owner: Owner,
-    udp: Udp,
     envelope: Envelope,
-    /// Ranks that are known.
     peers: Vec<Option<Box<Remote>>>,
-    key: [u8; 32],
     /// Handshakes may have something to send.
     greets: bool,
+    /// Peers whose paths have become shorter.
+    shortened: Vec<NodeId>,
+    capture: Option<Box<Capture>>,
+}
+
+/// Datagrams to and from ranks of other hosts.
+pub struct Net {
+    udp: Udp,
+    sessions: Sessions,
+    /// This rank's public key.
+    key: [u8; 32],
     naming: Naming,
     /// Looks since the clock was last read in [`is_due_soon`](Self::is_due_soon).
     looks: u8,
-    capture: Option<Box<Capture>>,
     lossy: Option<Box<Lossy>>,
-    /// Peers whose paths have become shorter.
-    shortened: Vec<NodeId>,
 }
 
 impl core::fmt::Debug for Net {
@@ -155,7 +147,7 @@ fn entropy(bytes: &mut [u8]) {
     }
 }
 
-/// What datagrams are wrapped in, the number of the job that they show, and the key that peers know this rank by.
+/// Envelope of datagrams, the job's number in them, and this rank's public key.
 struct Wrapped {
     envelope: Envelope,
     job: u32,
@@ -172,12 +164,11 @@ fn wrap(insecure: bool, me: NodeId, nodes: u32, secret: JobSecret) -> Result<Wra
 
 #[cfg(feature = "sealing")]
 fn sealed(me: NodeId, nodes: u32, secret: JobSecret) -> Result<Wrapped, NetError> {
-    let mut bytes = [0; 32];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(NetError::Entropy)?;
+    let bytes = crate::local::random().map_err(|(_, errno)| NetError::Entropy(errno))?;
     let (job, key) = (secret.job(), StaticKey::new(bytes));
     let public = key.public();
     let config = Config { me, nodes, job, secret, key, rotation: Rotation::default() };
-    Ok(Wrapped { envelope: Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy))), job, public })
+    Ok(Wrapped { envelope: Envelope::Sealed(Box::new(mapwire_seal::Sessions::new(config, &mut entropy))), job, public })
 }
 
 #[cfg(not(feature = "sealing"))]
@@ -201,30 +192,28 @@ impl Net {
             ..UdpConfig::new(addresses)
         })?;
         let Wrapped { envelope, job, public } = wrap(config.insecure, me, size as u32, JobSecret::new(secret.0))?;
-        let capture = match &config.capture {
-            None => None,
-            Some(folder) => {
-                let begun = Capture::create(folder, me, job);
-                Some(Box::new(
-                    begun.map_err(|error| NetError::Capture { path: capture::file_of(folder, me.0.into()), error })?,
-                ))
-            }
+        let begin = |folder: &PathBuf| {
+            let begun = Capture::create(folder, me, job);
+            begun.map_err(|error| NetError::Capture { path: capture::file_of(folder, me.0.into()), error })
         };
+        let capture = config.capture.as_ref().map(begin).transpose()?.map(Box::new);
         let mut peers = Vec::new();
         peers.resize_with(size, || None);
         Ok(Self {
-            owner: Owner::me(),
             udp,
-            envelope,
-            peers,
+            sessions: Sessions {
+                owner: Owner::me(),
+                envelope,
+                peers,
+                greets: false,
+                shortened: Vec::with_capacity(size),
+                capture,
+            },
             key: public.0,
-            greets: false,
             naming: Naming::new(),
             looks: 0,
-            capture,
             // Each rank loses others.
             lossy: (config.loss).map(|loss| Box::new(Lossy::new(loss.faults, loss.seed << 16 | u64::from(me.0)))),
-            shortened: Vec::with_capacity(size),
         })
     }
 
@@ -270,18 +259,18 @@ impl Net {
                 let to = *to;
                 let main = Destination { via, to, may_fragment: false };
                 let own = self.udp.connect(via, to);
-                let way = Destination { via: own.unwrap_or(via), ..main };
-                Some(Path { way, main })
+                let usual = Destination { via: own.unwrap_or(via), ..main };
+                Some(Path { usual, main })
             })
             .collect();
         if paths.is_empty() {
             return Err(CardError::Family);
         }
-        self.envelope.set_peer(peer, PublicKey(contact.key));
-        self.greets = true;
+        self.sessions.envelope.set_peer(peer, PublicKey(contact.key));
+        self.sessions.greets = true;
         let mut remote = Box::new(Remote { paths, max_bytes: 0 });
         let bytes = remote.measure(&self.udp);
-        if let Some(entry) = self.peers.get_mut(usize::from(peer.0)) {
+        if let Some(entry) = self.sessions.peers.get_mut(usize::from(peer.0)) {
             *entry = Some(remote);
         }
         Ok(bytes)
@@ -295,7 +284,7 @@ impl Net {
     /// Whether `peer` has been introduced.
     #[must_use]
     pub fn knows(&self, peer: NodeId) -> bool {
-        self.peers.get(usize::from(peer.0)).is_some_and(Option::is_some)
+        self.sessions.peers.get(usize::from(peer.0)).is_some_and(Option::is_some)
     }
 
     /// Whether what [`poll`](Self::poll) takes next is a datagram of a session, which it opens without memory; `None` if nothing has
@@ -309,7 +298,7 @@ impl Net {
     /// Takes the next datagram, if one has come. A forked child takes none: they are its parent's.
     #[inline]
     pub fn poll(&mut self, now_ns: impl FnOnce() -> u64) -> Option<Arrival<'_>> {
-        if !self.owner.is_me() {
+        if !self.sessions.owner.is_me() {
             return None;
         }
         if let Some(on) = self.naming.take_change() {
@@ -330,44 +319,37 @@ impl Net {
             }
         }
         let (address, length) = from.as_ref().map_or(([0; 18], 0), bytes_of);
-        let opened = (self.envelope).handle(now_ns, &address[..length], bytes, &mut entropy);
+        let opened = (self.sessions.envelope).handle(now_ns, &address[..length], bytes, &mut entropy);
         Some(match opened {
-            Opened::Data { from, bytes: range } => match self.peers.get(usize::from(from.0)) {
+            Opened::Data { from, bytes: range } => match self.sessions.peers.get(usize::from(from.0)) {
                 Some(Some(_)) => {
                     self.naming.handle_data(now_ns);
                     let bytes = &mut bytes[range];
-                    if let Some(capture) = &mut self.capture {
+                    if let Some(capture) = &mut self.sessions.capture {
                         capture.take(from, bytes);
                     }
                     Arrival::Datagram { from, bytes }
                 }
                 _ => Arrival::Stranger(from),
             },
-            Opened::Handled => {
-                self.greets = true;
-                match self.envelope.poll_wanted_key() {
-                    Some(peer) => Arrival::Stranger(peer),
-                    None => Arrival::Other,
-                }
+            other => {
+                self.sessions.greets |= matches!(other, Opened::Handled);
+                self.sessions.envelope.poll_wanted_key().map_or(Arrival::Other, Arrival::Stranger)
             }
-            Opened::Rejected(_) => match self.envelope.poll_wanted_key() {
-                Some(peer) => Arrival::Stranger(peer),
-                None => Arrival::Other,
-            },
         })
     }
 
     /// The preferred address of `peer`, once it has been introduced.
     #[must_use]
     pub fn address_of(&self, peer: NodeId) -> Option<SocketAddr> {
-        let remote = self.peers.get(usize::from(peer.0))?.as_ref()?;
+        let remote = self.sessions.peers.get(usize::from(peer.0))?.as_ref()?;
         remote.paths.first().map(|path| path.main.to)
     }
 
-    /// What became of datagrams that were not of any session, or not as they must be, by cause; and handshakes.
+    /// Counters of rejected datagrams by cause, and of handshakes.
     #[must_use]
     pub const fn counters(&self) -> &mapwire_seal::Counters {
-        self.envelope.counters()
+        self.sessions.envelope.counters()
     }
 
     /// Whether [`poll`](Self::poll) gives something without a system call.
@@ -377,32 +359,26 @@ impl Net {
         self.udp.has_received()
     }
 
-    /// When [`begin`](Self::begin) has something to do of itself.
-    #[must_use]
-    pub fn poll_at(&self) -> Option<u64> {
-        self.envelope.poll_at()
-    }
-
-    /// Whether [`begin`](Self::begin) has something to send of itself at `now_ns`.
+    /// Whether a handshake has something to send at `now_ns`: [`begin`](Self::begin) sends it.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now_ns: u64) -> bool {
-        self.greets || self.envelope.poll_at().is_some_and(|at| at <= now_ns)
+        self.sessions.greets || self.sessions.envelope.poll_at().is_some_and(|at| at <= now_ns)
     }
 
-    /// As [`is_due`](Self::is_due), for who looks again and again: the clock is read in one look of many.
+    /// As [`is_due`](Self::is_due), for polling loops: reads the clock in one call of 64.
     #[inline]
     pub fn is_due_soon(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
         self.looks = (self.looks + 1) % LOOKS_TO_DUE;
-        // An answer waits: whoever sleeps does not look again soon.
-        let waits = self.greets || self.envelope.poll_at() == Some(0);
+        // An answer waits: it must leave before this thread sleeps.
+        let waits = self.sessions.greets || self.sessions.envelope.poll_at() == Some(0);
         waits || self.looks == 0 && self.is_due(now_ns())
     }
 
     /// A peer whose paths have become shorter, and the longest datagram that a link may send there now, in bytes.
     pub fn poll_shortened(&mut self) -> Option<(NodeId, usize)> {
-        let peer = self.shortened.pop()?;
-        let remote = self.peers.get_mut(usize::from(peer.0))?.as_mut()?;
+        let peer = self.sessions.shortened.pop()?;
+        let remote = self.sessions.peers.get_mut(usize::from(peer.0))?.as_mut()?;
         Some((peer, remote.measure(&self.udp)))
     }
 }

@@ -1,16 +1,16 @@
-//! When the kernel is asked who has sent a datagram. That makes a small one about a tenth slower, and only handshakes need it: their answers
+//! When the kernel is asked for the senders of datagrams. That makes a small one about a tenth slower, and only handshakes need it: their answers
 //! go to the sender's address, which their cookies bind.
 
 /// For how long after a handshake's datagram: longer than handshakes ever wait before they repeat themselves, so that the datagrams of
 /// other peers do not end it before.
 const NAMING_NS: u64 = 1_000_000_000;
 
-/// Whether the kernel is asked. It is at first.
+/// Whether the kernel is asked for senders, as it is at first.
 #[derive(Debug)]
 pub(super) struct Naming {
     /// Until when; `None` while it is not asked.
     until_ns: Option<u64>,
-    /// What the sockets have to be told.
+    /// Change that the sockets must be told.
     change: Option<bool>,
 }
 
@@ -19,7 +19,7 @@ impl Naming {
         Self { until_ns: Some(0), change: None }
     }
 
-    /// A datagram of a handshake has come, whoever has sent it.
+    /// A datagram of a handshake has come, from any sender.
     #[cold]
     pub(super) fn handle_handshake(&mut self, now_ns: u64) {
         if self.until_ns.is_none() {

@@ -1,23 +1,17 @@
 //! Datagrams on their way out.
 
-use mapwire_host::processes::Owner;
 use mapwire_seal::{Destination as Whither, Envelope, NotReady};
 use mapwire_wire::NodeId;
 
-use super::{Capture, Net, Remote, address_of, entropy};
+use super::{Net, Remote, Sessions, address_of, entropy};
 use crate::payload::Payload;
 use crate::udp::{Batch, Destination, Shortened};
 
 /// Several datagrams, which go together.
 #[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
 pub struct Outbound<'a> {
-    owner: Owner,
     batch: Batch<'a>,
-    envelope: &'a mut Envelope,
-    peers: &'a [Option<Box<Remote>>],
-    greets: &'a mut bool,
-    shortened: &'a mut Vec<NodeId>,
-    capture: Option<&'a mut Capture>,
+    sessions: &'a mut Sessions,
     now_ns: u64,
     /// No session is begun: that needs memory.
     is_confined: bool,
@@ -40,19 +34,10 @@ impl Net {
     /// Begins to send, and sends what handshakes want to.
     #[inline]
     pub fn begin(&mut self, now_ns: u64) -> Outbound<'_> {
-        let mut outbound = Outbound {
-            owner: self.owner,
-            batch: self.udp.batch(),
-            envelope: &mut self.envelope,
-            peers: &self.peers,
-            greets: &mut self.greets,
-            shortened: &mut self.shortened,
-            capture: self.capture.as_deref_mut(),
-            now_ns,
-            is_confined: false,
-        };
-        let is_due = outbound.envelope.poll_at().is_some_and(|at| at <= now_ns);
-        if is_due || *outbound.greets {
+        let is_due = self.is_due(now_ns);
+        let (batch, sessions) = (self.udp.batch(), &mut self.sessions);
+        let mut outbound = Outbound { batch, sessions, now_ns, is_confined: false };
+        if is_due {
             outbound.greet();
         }
         outbound
@@ -68,15 +53,15 @@ impl<'a> Outbound<'a> {
     /// Sends what handshakes want to.
     #[cold]
     fn greet(&mut self) {
-        if !self.owner.is_me() {
+        if !self.sessions.owner.is_me() {
             return;
         }
-        *self.greets = false;
-        self.envelope.handle_time(self.now_ns);
-        while let Some(transmit) = self.envelope.poll_transmit(self.now_ns, &mut entropy) {
+        self.sessions.greets = false;
+        self.sessions.envelope.handle_time(self.now_ns);
+        while let Some(transmit) = self.sessions.envelope.poll_transmit(self.now_ns, &mut entropy) {
             let destination = match transmit.to() {
                 Whither::Node(node) => {
-                    let Some(Some(remote)) = self.peers.get(usize::from(node.0)) else {
+                    let Some(Some(remote)) = self.sessions.peers.get(usize::from(node.0)) else {
                         continue;
                     };
                     // All paths: one of them may be down.
@@ -96,7 +81,7 @@ impl<'a> Outbound<'a> {
 
     /// A socket of the family of `to`: that of a path there, if there is one.
     fn socket_towards(&self, to: std::net::SocketAddr) -> usize {
-        let remotes = self.peers.iter().flatten();
+        let remotes = self.sessions.peers.iter().flatten();
         let mut paths = remotes.flat_map(|remote| &remote.paths);
         paths.find(|path| path.main.to.is_ipv4() == to.is_ipv4()).map_or(0, |path| path.main.via)
     }
@@ -107,37 +92,37 @@ impl<'a> Outbound<'a> {
     /// [`Lost`].
     #[inline]
     pub fn push(&mut self, to: NodeId, path: u8, head: &[u8], payload: Payload<'a>, tail: &[u8]) -> Result<(), Lost> {
-        if !self.owner.is_me() {
+        if !self.sessions.owner.is_me() {
             return Err(Lost::Forked);
         }
-        let Some(Some(remote)) = self.peers.get(usize::from(to.0)) else {
+        let Some(Some(remote)) = self.sessions.peers.get(usize::from(to.0)) else {
             return Err(Lost::Stranger);
         };
-        let (front, back) = (self.envelope.front_bytes(), self.envelope.back_bytes());
+        let (front, back) = (self.sessions.envelope.front_bytes(), self.sessions.envelope.back_bytes());
         let length = front + head.len() + payload.len_bytes() + tail.len() + back;
-        let mut way = remote.path(path).way;
-        // What was cut before the path became shorter, and messages, which are not cut.
-        way.may_fragment = length > remote.max_bytes;
-        if let Envelope::Plain(plain) = &mut *self.envelope {
+        let mut destination = remote.path(path).usual;
+        // Longer ones were cut before the path became shorter.
+        destination.may_fragment = length > remote.max_bytes;
+        if let Envelope::Plain(plain) = &mut self.sessions.envelope {
             let Ok(envelope) = plain.front_to(to, length) else {
                 return Err(Lost::NoSession);
             };
-            if let Some(capture) = &mut self.capture {
+            if let Some(capture) = &mut self.sessions.capture {
                 capture.send(to, head, &payload, tail);
             }
-            self.batch.push_behind(&way, (&envelope, head), payload, tail);
+            self.batch.push_behind(&destination, (&envelope, head), payload, tail);
             return Ok(());
         }
-        if !self.envelope.is_ready(self.now_ns, to) {
+        if !self.sessions.envelope.is_ready(self.now_ns, to) {
             if self.is_confined {
                 return Err(Lost::NoSession);
             }
             return Err(self.begin_session(to, front + back));
         }
-        let Some(datagram) = self.batch.reserve(&way, length) else {
+        let Some(datagram) = self.batch.reserve(&destination, length) else {
             return Err(Lost::TooLong);
         };
-        if let Some(capture) = &mut self.capture {
+        if let Some(capture) = &mut self.sessions.capture {
             capture.send(to, head, &payload, tail);
         }
         let (copy, mut rest) = datagram[front..].split_at_mut(head.len());
@@ -148,7 +133,7 @@ impl<'a> Outbound<'a> {
             rest = behind;
         }
         rest[..tail.len()].copy_from_slice(tail);
-        match self.envelope.seal(self.now_ns, to, datagram) {
+        match self.sessions.envelope.seal(self.now_ns, to, datagram) {
             Ok(()) => Ok(()),
             Err(NotReady::NoRoom(_)) => Err(Lost::TooLong),
             Err(_) => Err(Lost::NoSession),
@@ -159,7 +144,7 @@ impl<'a> Outbound<'a> {
     #[cold]
     fn begin_session(&mut self, to: NodeId, bytes: usize) -> Lost {
         let mut nothing = [0; 64];
-        let _ = self.envelope.seal(self.now_ns, to, &mut nothing[..bytes]);
+        let _ = self.sessions.envelope.seal(self.now_ns, to, &mut nothing[..bytes]);
         self.greet();
         Lost::NoSession
     }
@@ -168,18 +153,16 @@ impl<'a> Outbound<'a> {
     #[inline]
     pub fn finish(self) {
         if let Some(path) = self.batch.finish().shortened {
-            note_shortened(self.shortened, self.peers, path);
+            note_shortened(self.sessions, path);
         }
     }
 }
 
 /// Notes whose path no longer lets long datagrams pass.
 #[cold]
-fn note_shortened(shortened: &mut Vec<NodeId>, peers: &[Option<Box<Remote>>], path: Shortened) {
-    let leads_there = |remote: &Remote| remote.paths.iter().any(|own| own.way.to == path.to);
-    let peer = peers.iter().position(|remote| remote.as_deref().is_some_and(leads_there));
+fn note_shortened(sessions: &mut Sessions, path: Shortened) {
+    let leads_there = |remote: &Remote| remote.paths.iter().any(|own| own.usual.to == path.to);
+    let peer = sessions.peers.iter().position(|remote| remote.as_deref().is_some_and(leads_there));
     let peer = peer.map(|number| NodeId(number as u16));
-    if let Some(peer) = peer.filter(|peer| !shortened.contains(peer)) {
-        shortened.push(peer);
-    }
+    sessions.shortened.extend(peer.filter(|peer| !sessions.shortened.contains(peer)));
 }

@@ -68,7 +68,7 @@ fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing() {
         let pid = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
         if pid == 0 {
             let refused = (0..8).all(|_| send(a, 1) == Err(Lost::Forked));
-            a.greets = true;
+            a.sessions.greets = true;
             a.begin(u64::MAX / 2).finish();
             let nothing_came = count(a) == 0;
             libc::_exit(i32::from(!refused) + 2 * i32::from(!nothing_came));

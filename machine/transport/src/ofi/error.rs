@@ -1,4 +1,4 @@
-//! What can go wrong with libfabric.
+//! Errors of libfabric.
 
 use core::ffi::c_int;
 
@@ -12,10 +12,7 @@ pub enum OfiError {
     #[error(
         "libfabric is not installed here ({reason}): install it (Debian: apt-get install libfabric1 libfabric-bin) or use another transport"
     )]
-    NotInstalled {
-        /// What the loader says.
-        reason: String,
-    },
+    NotInstalled { reason: String },
     /// No provider of this name has what a transport needs.
     #[error(
         "libfabric has no provider `{provider}` with reliable, ordered endpoints{}; there are: {}",
@@ -23,34 +20,22 @@ pub enum OfiError {
         if found.is_empty() { "none".to_owned() } else { found.join(", ") }
     )]
     NoProvider {
-        /// The name asked for.
         provider: String,
         /// The address of this host asked for.
         source_address: Option<String>,
-        /// Providers that there are.
         found: Vec<String>,
     },
     /// The provider's messages are too short.
     #[error("provider `{provider}` sends {max_bytes} bytes at most; {needed_bytes} are needed")]
     ShortMessages {
-        /// The provider.
         provider: String,
-        /// Its longest message.
         max_bytes: usize,
         /// The longest that a transport sends.
         needed_bytes: usize,
     },
-    /// A call failed.
     #[error("{call}: {text} (error {code})")]
-    Call {
-        /// The call.
-        call: &'static str,
-        /// The library's number.
-        code: c_int,
-        /// What it means.
-        text: String,
-    },
-    /// What a peer says of itself is no name of an endpoint that this one can reach.
+    Call { call: &'static str, code: c_int, text: String },
+    /// A peer's name is malformed, or names an endpoint that this one cannot reach.
     #[error("bad name of a libfabric endpoint: {0}")]
     BadName(&'static str),
 }

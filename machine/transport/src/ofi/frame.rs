@@ -1,4 +1,4 @@
-//! What a message over libfabric begins with.
+//! The frame at the start of each message over libfabric.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -24,18 +24,22 @@ pub(super) const FRAME_BYTES: usize = size_of::<Frame>();
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Carries a packet.
-    Packet,
+    Packet = 1,
     /// Carries one, and is a question as well.
-    AskingPacket,
+    AskingPacket = 6,
     /// Tells what was released, and that the sender takes packets.
-    Credit,
+    Credit = 2,
     /// The same, and wants to hear when all packets before it are released.
-    Question,
+    Question = 5,
     /// The sender sends no packet more, and waits for a farewell.
-    Farewell,
+    Farewell = 3,
     /// The sender sends no packet more, and is gone.
-    Leaving,
+    Leaving = 4,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Packet, Self::AskingPacket, Self::Credit, Self::Question, Self::Farewell, Self::Leaving];
 }
 
 /// See [the module](self).
@@ -58,14 +62,7 @@ impl Frame {
             number: number.into(),
             released: released.into(),
             window: window.into(),
-            kind: match kind {
-                Kind::Packet => 1,
-                Kind::Credit => 2,
-                Kind::Farewell => 3,
-                Kind::Leaving => 4,
-                Kind::Question => 5,
-                Kind::AskingPacket => 6,
-            },
+            kind: kind as u8,
             version: VERSION,
             node: u32::from(node.0).into(),
         }
@@ -79,14 +76,9 @@ impl Frame {
         if self.window.get() == 0 {
             return wrong("window", 0);
         }
-        match self.kind {
-            1 => Ok(Kind::Packet),
-            2 => Ok(Kind::Credit),
-            3 => Ok(Kind::Farewell),
-            4 => Ok(Kind::Leaving),
-            5 => Ok(Kind::Question),
-            6 => Ok(Kind::AskingPacket),
-            other => wrong("kind of frame", other.into()),
+        match Kind::ALL.into_iter().find(|kind| *kind as u8 == self.kind) {
+            Some(kind) => Ok(kind),
+            None => wrong("kind of frame", self.kind.into()),
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! # Ends
 //! A peer that leaves says farewell and how many packets it has sent. A peer that dies is noticed here by a send that fails, or that the
-//! provider refuses for 20 s; an end that only receives learns of it from whoever keeps the job, and calls [`disconnect`](crate::transport::Transport::disconnect). Then, or
+//! provider refuses for 20 s; an end that only receives learns of it from the broker, and calls [`disconnect`](crate::transport::Transport::disconnect). Then, or
 //! after a farewell, what is still on its way is received until the count is reached, or nothing has come for 100 ms. A packet that is 5 s
 //! later than those behind it was lost with a connection, and the peer counts as corrupt.
 //!
@@ -52,7 +52,6 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use mapwire_wire::{MAX_PAYLOAD_BYTES, NodeId};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 pub use error::OfiError;
 pub use providers::{Provider, providers, usual_provider, version};
@@ -64,8 +63,9 @@ use operations::Operations;
 use packets::{HEAD_BYTES, WORD_SLOTS};
 use peer::Peer;
 use rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
-use sys::{Endpoint, Event, InfoList, Library, Needs, Slot, Wanted};
+use sys::{BufferId, Endpoint, Event, InfoList, Library, Needs, Wanted};
 
+use crate::local::random;
 use crate::peers::Peers;
 use crate::transport::SendError;
 
@@ -74,7 +74,9 @@ const SLOT_BYTES: usize = 16 << 10;
 /// Bytes of the longest payload.
 const MAX_PAYLOAD: usize = SLOT_BYTES - HEAD_BYTES;
 const _: () = assert!(MAX_PAYLOAD < MAX_PAYLOAD_BYTES);
-/// How long the last words of an endpoint may take.
+/// Packets of each peer that may wait here.
+const WINDOW: u16 = 32;
+/// Longest time for farewells when an endpoint is closed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How an endpoint is opened.
@@ -84,8 +86,6 @@ pub struct OfiConfig {
     pub provider: String,
     /// The numeric address of the interface to use. `None`: loopback for `tcp` and `udp`, the provider's choice for others.
     pub source: Option<String>,
-    /// Packets of each peer that may wait here, 1 to [`MAX_WINDOW`].
-    pub window: u16,
     /// This node's number, which it tells peers that have not connected yet.
     pub node: NodeId,
     /// Threads may sleep on [`Ofi::fd`]. Some providers are slower then.
@@ -95,17 +95,13 @@ pub struct OfiConfig {
     pub patience: Option<Duration>,
 }
 
-/// The largest [`OfiConfig::window`].
-pub const MAX_WINDOW: u16 = 1024;
-
 impl OfiConfig {
-    /// A provider with the usual window, not reachable from other hosts where that can be chosen.
+    /// A provider, not reachable from other hosts where that can be chosen.
     #[must_use]
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
             source: None,
-            window: 32,
             node: NodeId(0),
             wants_fd: false,
             patience: Some(Duration::from_secs(5)),
@@ -121,7 +117,6 @@ pub struct Ofi {
     provider: String,
     /// Stamp and number of this end.
     own: (u64, NodeId),
-    window: u16,
     peers: Peers<Peer>,
     /// A packet was shown and not released: those behind it must not keep others from being seen.
     is_held: bool,
@@ -133,9 +128,9 @@ pub struct Ofi {
     /// The peer to which each buffer for sending belongs.
     owners: Vec<Option<NodeId>>,
     /// Buffers for sending whose peer is gone.
-    spare: Vec<Slot>,
+    spare: Vec<BufferId>,
     /// Buffers to be given to the endpoint.
-    idle: Vec<Slot>,
+    idle: Vec<BufferId>,
     events: Vec<Event>,
     sending: usize,
     operations: Operations,
@@ -161,13 +156,13 @@ impl Ofi {
     /// # Errors
     /// libfabric is not installed, has no such provider, or fails; see [`OfiError`].
     pub fn open_with(config: &OfiConfig) -> Result<Self, OfiError> {
-        let window = config.window.clamp(1, MAX_WINDOW);
-        let chunk_slots = 2 * usize::from(window) + 2 * WORD_SLOTS;
+        let chunk_slots = 2 * usize::from(WINDOW) + 2 * WORD_SLOTS;
         let (endpoint, provider) = open_endpoint(config, SLOT_BYTES, chunk_slots)?;
-        let library = Library::load()?;
-        let mut stamp = [0; 8];
-        getrandom(&mut stamp[..], GetRandomFlags::empty())
-            .map_err(|errno| OfiError::call(library, "getrandom", errno.raw_os_error()))?;
+        let stamp = random().map_err(|(call, errno)| OfiError::Call {
+            call,
+            code: errno.raw_os_error(),
+            text: errno.to_string(),
+        })?;
         let name = Name { provider: provider.clone(), stamp: u64::from_le_bytes(stamp), address: endpoint.address()? };
         Ok(Self {
             reaches_memory: endpoint.info().has_rma() && !["udp", "shm"].contains(&core_of(&provider)),
@@ -175,7 +170,6 @@ impl Ofi {
             name: name.to_bytes(),
             provider,
             own: (name.stamp, config.node),
-            window,
             peers: Peers::default(),
             is_held: false,
             by_stamp: HashMap::new(),
@@ -198,7 +192,6 @@ impl Ofi {
         &self.name
     }
 
-    /// The provider's full name.
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.provider
@@ -243,8 +236,8 @@ impl Ofi {
         let address =
             self.endpoint.insert(&name.address).ok_or(OfiError::BadName("the provider refuses its address"))?;
         self.forget(id);
-        let mut peer = Box::new(Peer::new(address, name.stamp, self.window));
-        let each = usize::from(self.window) + WORD_SLOTS;
+        let mut peer = Box::new(Peer::new(address, name.stamp, WINDOW));
+        let each = usize::from(WINDOW) + WORD_SLOTS;
         if self.spare.len() < each {
             let grown = self.endpoint.grow()?;
             self.owners.resize(grown.end, None);
@@ -345,18 +338,17 @@ impl Ofi {
         self.operations.poll_done(&self.endpoint)
     }
 
-    /// The next node that has spoken to this end without being connected to it, by its own claim. Whoever keeps the job may tell its name.
+    /// The next node that has spoken to this end without being connected to it, by its own claim. The broker may know its name.
     pub fn poll_stranger(&mut self) -> Option<NodeId> {
         self.strangers.pop()
     }
 
-    /// Whether [`poll_stranger`](Self::poll_stranger) has one.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
     }
 
-    /// What a thread may sleep on, where the provider has it: readable when something comes, if
+    /// Descriptor that a thread may sleep on, if the provider has one: readable when something comes, if
     /// [`has_input`](crate::transport::Transport::has_input) was false right before.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {

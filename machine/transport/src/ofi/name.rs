@@ -1,4 +1,4 @@
-//! By what an endpoint is known to its peers.
+//! Name of an endpoint, by which peers connect to it.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -12,7 +12,6 @@ use super::error::OfiError;
 
 const VERSION: u8 = 1;
 
-/// What a name says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) provider: String,

@@ -19,16 +19,15 @@ struct Operation {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum OperationState {
     Free,
     UnderWay(Operation),
     /// Reported as failed; the library has not yet given it back.
     Abandoned,
 }
 
-/// How one ended.
 #[derive(Debug)]
-enum End {
+enum Outcome {
     Done,
     PeerGone,
     TimedOut,
@@ -38,9 +37,9 @@ enum End {
 /// See [the module](self).
 #[derive(Debug)]
 pub(super) struct Operations {
-    states: Vec<State>,
+    states: Vec<OperationState>,
     free: Vec<usize>,
-    over: VecDeque<(Operation, End)>,
+    over: VecDeque<(Operation, Outcome)>,
     polls: u32,
     /// How long an operation may take: some providers say nothing of one that the peer refuses. `None`: until the library says more.
     patience: Option<Duration>,
@@ -50,7 +49,7 @@ impl Operations {
     pub(super) fn new(patience: Option<Duration>) -> Self {
         Self {
             patience,
-            states: vec![State::Free; OPERATIONS],
+            states: vec![OperationState::Free; OPERATIONS],
             free: (0..OPERATIONS).rev().collect(),
             over: VecDeque::with_capacity(OPERATIONS),
             polls: 0,
@@ -82,7 +81,7 @@ impl Operations {
         let number = self.free.pop().ok_or(RmaError::WouldBlock)?;
         match endpoint.transfer(number, direction, address, (remote.key, at), pieces) {
             Ok(()) => {
-                self.states[number] = State::UnderWay(Operation { token, peer, since: Instant::now() });
+                self.states[number] = OperationState::UnderWay(Operation { token, peer, since: Instant::now() });
                 Ok(())
             }
             Err(error) => {
@@ -97,32 +96,32 @@ impl Operations {
 
     /// The library has given an operation back.
     pub(super) fn handle_moved(&mut self, number: usize, error: i32) {
-        let state = core::mem::replace(&mut self.states[number], State::Free);
+        let state = core::mem::replace(&mut self.states[number], OperationState::Free);
         self.free.push(number);
-        if let State::UnderWay(operation) = state {
+        if let OperationState::UnderWay(operation) = state {
             let end = match error {
-                0 => End::Done,
-                error => End::Failed(error),
+                0 => Outcome::Done,
+                error => Outcome::Failed(error),
             };
             self.over.push_back((operation, end));
         }
     }
 
-    /// What is under way to the peer has failed. Who has no patience hears it from the library.
+    /// Reports what is under way to the peer as failed, unless `patience` is `None`: then the library reports it.
     pub(super) fn handle_gone(&mut self, peer: NodeId) {
         if self.patience.is_none() {
             return;
         }
-        self.abandon(|operation| operation.peer == peer, || End::PeerGone);
+        self.abandon(|operation| operation.peer == peer, || Outcome::PeerGone);
     }
 
     /// Reports operations as failed. The library may still use their memory, which stays registered until it says more.
-    fn abandon(&mut self, which: impl Fn(&Operation) -> bool, end: impl Fn() -> End) {
+    fn abandon(&mut self, which: impl Fn(&Operation) -> bool, end: impl Fn() -> Outcome) {
         for state in &mut self.states {
-            if let State::UnderWay(operation) = *state
+            if let OperationState::UnderWay(operation) = *state
                 && which(&operation)
             {
-                *state = State::Abandoned;
+                *state = OperationState::Abandoned;
                 self.over.push_back((operation, end()));
             }
         }
@@ -139,14 +138,14 @@ impl Operations {
             && self.free.len() < OPERATIONS
         {
             let now = Instant::now();
-            self.abandon(|operation| now - operation.since > patience, || End::TimedOut);
+            self.abandon(|operation| now - operation.since > patience, || Outcome::TimedOut);
         }
         let (Operation { token, peer, .. }, end) = self.over.pop_front()?;
         let result = match end {
-            End::Done => Ok(()),
-            End::PeerGone => Err(RmaError::PeerGone(peer)),
-            End::TimedOut => Err(RmaError::TimedOut { peer, seconds: self.patience.unwrap_or_default().as_secs() }),
-            End::Failed(code) => Err(RmaError::Failed(endpoint.error(code))),
+            Outcome::Done => Ok(()),
+            Outcome::PeerGone => Err(RmaError::PeerGone(peer)),
+            Outcome::TimedOut => Err(RmaError::TimedOut { peer, seconds: self.patience.unwrap_or_default().as_secs() }),
+            Outcome::Failed(code) => Err(RmaError::Failed(endpoint.error(code))),
         };
         Some(RmaDone { token, peer, result })
     }

@@ -7,15 +7,15 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::frame::{FRAME_BYTES, Frame, Kind};
 use super::peer::Peer;
-use super::sys::{Event, PostError, Slot};
+use super::sys::{BufferId, Event, PostError};
 use super::{MAX_PAYLOAD, Ofi};
 use crate::payload::{Payload, Received};
 use crate::shm::PeerCorrupt;
 use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
-/// Buffers of each peer that only words are sent from.
+/// Buffers of each peer reserved for frames without a packet.
 pub(super) const WORD_SLOTS: usize = 2;
-/// Peers at most that have been heard of before they were connected.
+/// Most unconnected peers whose first frame is kept.
 const MAX_EARLY: usize = 4096;
 /// Bytes of a frame and a packet's header.
 pub(super) const HEAD_BYTES: usize = FRAME_BYTES + size_of::<Header>();
@@ -34,7 +34,7 @@ impl Ofi {
     }
 
     /// Puts a frame before what lies in a buffer of the peer, and begins to send its first `bytes`. `false`: the provider has no room.
-    fn post(&mut self, to: NodeId, slot: Slot, bytes: usize, is_packet: bool) -> Result<bool, SendError> {
+    fn post(&mut self, to: NodeId, slot: BufferId, bytes: usize, is_packet: bool) -> Result<bool, SendError> {
         let peer = self.peers.get_mut(to)?;
         let frame = peer.frame(is_packet, self.own);
         self.endpoint.buffer_mut(slot)[..FRAME_BYTES].copy_from_slice(frame.as_bytes());
@@ -60,7 +60,7 @@ impl Ofi {
         }
     }
 
-    /// Lets the library work, takes what has come, and sends words that are owed.
+    /// Lets the library work, takes completions, and sends frames that are due.
     pub fn progress(&mut self) {
         if self.is_confined {
             return;
@@ -89,7 +89,7 @@ impl Ofi {
     fn post_receives(&mut self) {
         while let Some(slot) = self.idle.pop() {
             if self.endpoint.receive(slot).is_err() {
-                // All that the provider has room for are posted, or the endpoint is of no use.
+                // The provider has no room for more, or the endpoint has failed.
                 self.idle.push(slot);
                 return;
             }
@@ -104,7 +104,7 @@ impl Ofi {
                 }
             }
             Event::ReceiveFailed(slot) => {
-                // It is not told whose message it was. A peer that went is found by speaking to it.
+                // The sender is unknown. Sending to all peers finds one that is gone.
                 self.idle.push(slot);
                 self.peers.for_each(|peer| peer.owes_word = true);
             }
@@ -122,7 +122,7 @@ impl Ofi {
         }
     }
 
-    fn take_back(&mut self, slot: Slot) {
+    fn take_back(&mut self, slot: BufferId) {
         self.sending -= 1;
         if let Some(id) = self.owners[slot]
             && let Ok(peer) = self.peers.get_mut(id)
@@ -135,9 +135,9 @@ impl Ofi {
     }
 
     /// Whether a packet of a peer lies in the buffer and stays there.
-    fn handle_received(&mut self, slot: Slot, bytes: usize) -> bool {
+    fn handle_received(&mut self, slot: BufferId, bytes: usize) -> bool {
         let message = &self.endpoint.buffer(slot)[..bytes];
-        // Whoever is not of the job says things like this.
+        // Not a frame: its sender is not of the job.
         let Ok((frame, rest)) = Frame::read_from_prefix(message) else {
             return false;
         };
@@ -337,7 +337,7 @@ impl Transport for Ofi {
     }
 }
 
-/// What is wrong with what follows a frame.
+/// What is wrong with the packet behind a frame.
 fn check_packet(frame: &Frame, rest: &[u8]) -> Option<PeerCorrupt> {
     if !matches!(frame.kind(), Ok(Kind::Packet | Kind::AskingPacket)) {
         return None;

@@ -1,11 +1,11 @@
-//! What this end knows of one peer.
+//! State of the connection to one peer.
 
 use std::time::{Duration, Instant};
 
 use mapwire_wire::NodeId;
 
 use super::frame::{Frame, Kind};
-use super::sys::{FabricAddress, Slot};
+use super::sys::{BufferId, FabricAddress};
 use crate::shm::PeerCorrupt;
 
 /// How long a peer that was disconnected or cannot be reached may be silent before it is over: what it sent before may still come.
@@ -18,7 +18,7 @@ const KNOCK: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_secs(5);
 
 /// How long a provider that has room for more may refuse to send to a peer: on a crowded host it takes seconds to connect. Some never say that
-/// a dead peer cannot be connected; whoever keeps the job says so before.
+/// a dead peer cannot be connected; the broker reports it before.
 const UNREACHABLE: Duration = Duration::from_secs(20);
 
 /// A connected peer. Numbers of packets wrap.
@@ -27,7 +27,7 @@ pub(super) struct Peer {
     pub(super) address: FabricAddress,
     pub(super) stamp: u64,
     /// Its buffers that nothing is sent from.
-    pub(super) free: Vec<Slot>,
+    pub(super) free: Vec<BufferId>,
     /// A frame without a packet is to be sent.
     pub(super) owes_word: bool,
     pub(super) corrupt: Option<PeerCorrupt>,
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     /// Packets that may be under way to it; 0 until it has been heard of.
     window: u32,
     /// Packets that have come, by their number modulo the window.
-    arrived: Box<[Option<(Slot, usize)>]>,
+    arrived: Box<[Option<(BufferId, usize)>]>,
     /// Packets that this end has released, and how many the peer knows of.
     released: u32,
     told: u32,
@@ -57,7 +57,6 @@ pub(super) struct Peer {
     is_closed: bool,
     /// No frame is sent any more.
     is_silent: bool,
-    /// This end goes away.
     is_leaving: bool,
     /// When something last came, of a peer that is closed.
     heard: Option<Instant>,
@@ -153,7 +152,7 @@ impl Peer {
         }
     }
 
-    /// Somebody waits for the peer to release packets.
+    /// Sends the peer a frame every 100 ms while somebody waits for its releases: that fails if it is dead.
     pub(super) fn handle_waited_for(&mut self) {
         let now = Instant::now();
         match self.knocked {
@@ -201,7 +200,7 @@ impl Peer {
         self.is_silent |= self.is_closed && !is_packet;
     }
 
-    /// Sends nothing more, but says so.
+    /// Closes this side: a farewell follows, and no packet.
     pub(super) fn close(&mut self) {
         if !self.is_closed {
             self.is_closed = true;
@@ -210,7 +209,7 @@ impl Peer {
         }
     }
 
-    /// Says that this end goes away, unless the peer has gone before.
+    /// Closes this side without waiting for the peer's farewell.
     pub(super) fn leave(&mut self) {
         self.is_leaving = true;
         self.close();
@@ -222,8 +221,8 @@ impl Peer {
         self.is_silent = true;
     }
 
-    /// Takes what a frame says; whether its packet stays in the buffer.
-    pub(super) fn handle_frame(&mut self, frame: &Frame, slot: Slot, bytes: usize) -> Result<bool, PeerCorrupt> {
+    /// Handles a frame. Returns whether its packet stays in the buffer.
+    pub(super) fn handle_frame(&mut self, frame: &Frame, slot: BufferId, bytes: usize) -> Result<bool, PeerCorrupt> {
         let kind = frame.kind()?;
         self.refused = None;
         if self.heard.is_some() {
@@ -249,7 +248,7 @@ impl Peer {
         Ok(kept)
     }
 
-    /// Notes since when the next packet is missing.
+    /// Updates since when the next packet is missing.
     fn look_for_next(&mut self) {
         if self.promised == self.released || self.head().is_some() {
             self.missing = None;
@@ -258,7 +257,7 @@ impl Peer {
         }
     }
 
-    fn handle_kind(&mut self, kind: Kind, frame: &Frame, slot: Slot, bytes: usize) -> Result<bool, PeerCorrupt> {
+    fn handle_kind(&mut self, kind: Kind, frame: &Frame, slot: BufferId, bytes: usize) -> Result<bool, PeerCorrupt> {
         let ahead = frame.number.get().wrapping_sub(self.released);
         let beyond = |what| PeerCorrupt { what, value: frame.number.get().into() };
         match kind {
@@ -297,7 +296,7 @@ impl Peer {
     }
 
     /// The next packet: its buffer, and the bytes in it.
-    pub(super) fn head(&self) -> Option<(Slot, usize)> {
+    pub(super) fn head(&self) -> Option<(BufferId, usize)> {
         self.arrived[self.place(self.released)]
     }
 
@@ -307,7 +306,7 @@ impl Peer {
     }
 
     /// Takes the next packet away and returns its buffer.
-    pub(super) fn release(&mut self) -> Option<Slot> {
+    pub(super) fn release(&mut self) -> Option<BufferId> {
         let place = self.place(self.released);
         let (slot, _) = self.arrived[place].take()?;
         self.released = self.released.wrapping_add(1);
@@ -323,19 +322,19 @@ impl Peer {
         self.owes_word |= self.told != self.released && !self.is_closed;
     }
 
-    /// Whether a word is to be sent: a farewell is the last.
+    /// Whether a frame without a packet must be sent. A farewell is the last.
     pub(super) fn may_speak(&self) -> bool {
         self.owes_word && !self.is_silent
     }
 
-    /// What has gone wrong with it.
+    /// The peer's violation of the protocol, or a packet lost for good.
     pub(super) fn fault(&self) -> Option<PeerCorrupt> {
         let is_lost = self.missing.is_some_and(|since| since.elapsed() > LATE);
         let lost = PeerCorrupt { what: "packet lost on its way, with the number", value: self.released.into() };
         self.corrupt.or(is_lost.then_some(lost))
     }
 
-    /// Whether its end is to be told: no packet waits and none can come.
+    /// Whether its end can be reported: no packet waits, and none can come.
     pub(super) fn is_over(&self) -> bool {
         if self.fault().is_some() {
             return true;
@@ -347,7 +346,7 @@ impl Peer {
     }
 
     /// Buffers of packets that were not released.
-    pub(super) fn kept(&self) -> impl Iterator<Item = Slot> {
+    pub(super) fn kept(&self) -> impl Iterator<Item = BufferId> {
         self.arrived.iter().flatten().map(|&(slot, _)| slot)
     }
 }

@@ -1,4 +1,4 @@
-//! What libfabric offers on this host.
+//! The providers of libfabric on this host.
 
 use super::error::OfiError;
 use super::sys::{InfoList, Library, Wanted};
@@ -14,10 +14,6 @@ pub struct Provider {
     pub interfaces: Vec<String>,
     /// Whether stores and fetches can go past the peer's processor.
     pub rma: bool,
-    /// Whether words of a peer's memory can be changed.
-    pub atomics: bool,
-    /// The longest message, bytes.
-    pub max_message_bytes: usize,
 }
 
 /// All providers, in the library's order of preference. Empty if libfabric is installed and has none.
@@ -37,14 +33,10 @@ pub fn providers() -> Result<Vec<Provider>, OfiError> {
                 version: info.provider_version(),
                 interfaces: vec![interface],
                 rma: info.has_rma(),
-                atomics: info.has_atomics(),
-                max_message_bytes: info.max_message_bytes(),
             });
             continue;
         };
         known.rma |= info.has_rma();
-        known.atomics |= info.has_atomics();
-        known.max_message_bytes = known.max_message_bytes.max(info.max_message_bytes());
         if !known.interfaces.contains(&interface) {
             known.interfaces.push(interface);
         }
@@ -52,7 +44,7 @@ pub fn providers() -> Result<Vec<Provider>, OfiError> {
     Ok(providers)
 }
 
-/// How much a provider is to be preferred, least first, where the user names none.
+/// Preference of a provider if the user names none, lowest first.
 fn rank(name: &str) -> u8 {
     match name.split(';').next().unwrap_or_default() {
         "tcp" => 1,

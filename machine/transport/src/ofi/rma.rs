@@ -33,16 +33,13 @@ pub use super::sys::{Region, Registrar};
 /// What peers may do with registered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRights {
-    /// Store to it.
     pub store: bool,
-    /// Fetch from it.
     pub fetch: bool,
 }
 
 impl RemoteRights {
     /// Only this process reaches it.
     pub const NONE: Self = Self { store: false, fetch: false };
-    /// Stores and fetches.
     pub const ALL: Self = Self { store: true, fetch: true };
 }
 
@@ -61,21 +58,18 @@ impl RemoteMemory {
     /// Key, base and length, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::WIRE_BYTES] {
-        let mut bytes = [0; Self::WIRE_BYTES];
-        bytes[..8].copy_from_slice(&self.key.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.base.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes
+        let words = [self.key, self.base, self.bytes].map(u64::to_le_bytes);
+        core::array::from_fn(|at| words[at / 8][at % 8])
     }
 
     /// What a peer has written. Nothing of it is believed: the peer's provider checks each operation.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::WIRE_BYTES]) -> Self {
-        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
-        Self { key: word(0), base: word(8), bytes: word(16) }
+        let [key, base, bytes] =
+            [0, 8, 16].map(|at| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index])));
+        Self { key, base, bytes }
     }
 
-    /// Its length.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.bytes
@@ -100,18 +94,14 @@ impl core::fmt::Debug for RemoteMemory {
 /// Registered bytes of this process that an operation moves.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalPiece<'a> {
-    /// Where they lie.
     pub region: &'a Arc<Region>,
     /// The first of them, from the region's start.
     pub offset: usize,
-    /// How many.
     pub bytes: usize,
 }
 
-/// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Fetches.
     Fetch,
     /// Stores, and is done when its source may be reused and what is sent from then on comes after it.
     Store,
@@ -134,9 +124,7 @@ pub enum RmaError {
     /// The range is not inside the peer's memory.
     #[error("{bytes} bytes from offset {offset} are not inside the peer's {region_bytes}")]
     Outside {
-        /// The first byte.
         offset: u64,
-        /// How many.
         bytes: u64,
         /// Length of the peer's memory.
         region_bytes: u64,
@@ -147,7 +135,6 @@ pub enum RmaError {
     /// The provider takes fewer pieces.
     #[error("{count} pieces in one operation, at most {max} are possible")]
     TooManyPieces {
-        /// How many were given.
         count: usize,
         /// How many the provider takes.
         max: usize,
@@ -158,23 +145,16 @@ pub enum RmaError {
     /// The peer's provider has not answered. It may have refused the operation, as after a revocation, or the peer does not poll. The
     /// operation's memory stays in use until the provider says more.
     #[error("{peer} has not answered for {seconds} s: it refuses the operation, or does not poll")]
-    TimedOut {
-        /// Who.
-        peer: NodeId,
-        /// How long.
-        seconds: u64,
-    },
-    /// The provider refuses.
+    TimedOut { peer: NodeId, seconds: u64 },
     #[error("{0}")]
     Failed(OfiError),
 }
 
-/// An operation that is over.
+/// A completed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RmaDone {
     /// What it was begun with.
     pub token: u64,
-    /// The peer.
     pub peer: NodeId,
     /// Of a write: see [`Direction`]. Of a read: its bytes are here.
     pub result: Result<(), RmaError>,

@@ -3,11 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use crate::local::{Failure, is_own, random};
 
-use crate::local::is_own;
-
-/// Where a job's broker listens, and the token that admits to it: `<32 hex digits>:<32 hex digits>`, and behind another colon the user
+/// Address of a job's broker, and the token that admits to it: `<32 hex digits>:<32 hex digits>`, and behind another colon the user
 /// whose process the broker is, where that may be [another one](Self::of_user).
 ///
 /// The text form holds the token, so it belongs in the environment of the job's own processes and
@@ -16,11 +14,11 @@ use crate::local::is_own;
 pub struct JobAddress {
     name: [u8; 16],
     token: [u8; 16],
-    /// Who may have the broker, besides this user and root.
+    /// User who may run the broker, besides this one and root.
     user: Option<u32>,
 }
 
-/// Why a text is no job address.
+/// The text is not a job address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} is not a job address (two numbers of 32 hexadecimal digits joined by a colon); \
          it is set by `mapwire run`, unset it to run as a job of one rank", variable = JobAddress::VARIABLE)]
@@ -34,13 +32,8 @@ impl JobAddress {
     ///
     /// # Errors
     /// The kernel gives no random bytes.
-    pub fn random() -> Result<Self, rustix::io::Errno> {
-        let (mut name, mut token) = ([0; 16], [0; 16]);
-        for bytes in [&mut name, &mut token] {
-            // Up to 256 bytes come whole.
-            getrandom(bytes, GetRandomFlags::empty())?;
-        }
-        Ok(Self { name, token, user: None })
+    pub fn random() -> Result<Self, Failure> {
+        Ok(Self { name: random()?, token: random()?, user: None })
     }
 
     /// The same address, for a process that knows from elsewhere that its broker belongs to user `user`.
@@ -50,12 +43,11 @@ impl JobAddress {
         self
     }
 
-    /// Whether a broker of user `user` is one that may listen here.
+    /// Whether a broker of `user` is trusted.
     pub(super) fn trusts(&self, user: u32) -> bool {
         is_own(user) || self.user == Some(user)
     }
 
-    /// The socket's name.
     pub(super) fn socket(&self) -> String {
         format!("mapwire-{}", hex(self.name))
     }

@@ -20,60 +20,11 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections that a rank makes, one after the other, where the broker closes them without a word.
 const ATTEMPTS: usize = 3;
 
-/// News from the broker.
 #[derive(Debug)]
 pub enum Event {
-    /// The memory of the channel to `peer`. Comes once a peer and job, whichever side asked.
-    Channel {
-        /// The other end.
-        peer: u32,
-        /// The channel's memfd, made by the broker.
-        fd: OwnedFd,
-    },
-    /// The answer to [`Client::connect`] when `peer` has left or died.
-    PeerGone {
-        /// The other end.
-        peer: u32,
-    },
-    /// A descriptor from `from`. What it names is unchecked: it may be any kind of file.
-    Passed {
-        /// Who passed it.
-        from: u32,
-        /// The name that `from` gave it.
-        tag: u64,
-        /// The descriptor.
-        fd: OwnedFd,
-    },
-    /// A descriptor of `from` was lost, since this process has no free one: see `ulimit -n`. `from` did
-    /// nothing wrong.
-    NoDescriptor {
-        /// Who passed it, or the other end of a channel.
-        from: u32,
-        /// The name that `from` gave it; `None` for the memory of the channel.
-        tag: Option<u64>,
-    },
-    /// A descriptor that this rank passed did not arrive: `to` has gone, or too many wait for it.
-    PassLost {
-        /// Who should have got it.
-        to: u32,
-        /// Its name.
-        tag: u64,
-    },
-    /// A descriptor that this rank passed found no room on its way to `to`. Now there is: pass it again.
-    PassAgain {
-        /// Who shall get it.
-        to: u32,
-        /// Its name.
-        tag: u64,
-    },
-    /// The answer to [`Client::connect`] for a rank of another host, once it has published its card. Comes once a peer and job,
-    /// whichever side asked.
-    Card {
-        /// The other end.
-        peer: u32,
-        /// What it has published, unchecked.
-        card: Card,
-    },
+    /// A message about peers, and the descriptor that it carries. Nothing of what a descriptor names is checked. `None` where the message
+    /// carries one: it was lost, since this process has no free one (`ulimit -n`).
+    Message(ToRank, Option<OwnedFd>),
     /// The broker has gone: the job is over. Reported once.
     JobEnded,
 }
@@ -176,7 +127,6 @@ impl Client {
         }
     }
 
-    /// This rank's number.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
@@ -188,7 +138,6 @@ impl Client {
         self.board.ranks()
     }
 
-    /// The job's board.
     #[must_use]
     pub fn board(&self) -> &Arc<Board> {
         &self.board
@@ -216,23 +165,14 @@ impl Client {
     /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel
     /// on [`Client::as_fd`].
     pub fn poll_socket(&mut self) -> Option<Event> {
-        // What follows nonsense is not believed either.
+        // The broker broke the protocol: nothing that follows is read.
         if self.reported_end {
             return None;
         }
         let mail = self.board.mail(self.rank);
-        let (record, fd, fds) = match socket::receive(&self.socket) {
-            Received::Record { record, fd, fds } => (record, fd, fds),
-            Received::NoDescriptor(record) => match ToRank::parse(&record, 1) {
-                Ok(ToRank::Channel { peer }) if self.is_peer(peer) => {
-                    return Some(Event::NoDescriptor { from: peer, tag: None });
-                }
-                Ok(ToRank::Passed { from, tag }) if from < self.size() => {
-                    let tag = Some(tag);
-                    return Some(Event::NoDescriptor { from, tag });
-                }
-                _ => return self.closed(),
-            },
+        let (message, fd) = match socket::receive(&self.socket) {
+            Received::Record { record, fd, fds } => (ToRank::parse(&record, fds), fd),
+            Received::NoDescriptor(record) => (ToRank::parse(&record, 1), None),
             Received::Empty => {
                 // What was counted before this look has been read.
                 self.seen_mail = mail;
@@ -240,15 +180,21 @@ impl Client {
             }
             Received::Garbage | Received::Closed => return self.closed(),
         };
-        match (ToRank::parse(&record, fds), fd) {
-            (Ok(ToRank::Channel { peer }), Some(fd)) if self.is_peer(peer) => Some(Event::Channel { peer, fd }),
-            (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => Some(Event::Passed { from, tag, fd }),
-            (Ok(ToRank::PeerGone { peer }), None) if self.is_peer(peer) => Some(Event::PeerGone { peer }),
-            (Ok(ToRank::Card { peer, card }), None) if self.is_peer(peer) => Some(Event::Card { peer, card }),
-            (Ok(ToRank::PassLost { to, tag }), None) if to < self.size() => Some(Event::PassLost { to, tag }),
-            (Ok(ToRank::PassAgain { to, tag }), None) if to < self.size() => Some(Event::PassAgain { to, tag }),
-            // A broker that talks nonsense is as good as gone.
+        match message {
+            Ok(message) if self.is_news(&message) => Some(Event::Message(message, fd)),
+            // A broker that breaks the protocol is as good as gone.
             _ => self.closed(),
+        }
+    }
+
+    /// Whether a message is about peers, and they are of this job.
+    fn is_news(&self, message: &ToRank) -> bool {
+        match *message {
+            ToRank::Channel { peer } | ToRank::PeerGone { peer } | ToRank::Card { peer, .. } => self.is_peer(peer),
+            ToRank::Passed { from: rank, .. }
+            | ToRank::PassLost { to: rank, .. }
+            | ToRank::PassAgain { to: rank, .. } => rank < self.size(),
+            ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_) => false,
         }
     }
 
@@ -268,7 +214,7 @@ impl Client {
         Err(RendezvousError::NoSuchPeer { peer, rank: self.rank, size: self.size() })
     }
 
-    /// What all ranks of the job know and nobody else.
+    /// The job's secret, known to its ranks alone.
     #[must_use]
     pub fn secret(&self) -> Secret {
         self.secret
@@ -282,8 +228,8 @@ impl Client {
         self.request(&ToBroker::Publish { card }, None)
     }
 
-    /// Asks for the channel to `peer`, or for its card where it is on another host: [`Event::Channel`], [`Event::Card`] or
-    /// [`Event::PeerGone`] follows, unless it has been reported already. `peer` need not have joined: the channel can be filled
+    /// Asks for the channel to `peer`, or for its card where it is on another host: [`ToRank::Channel`], [`ToRank::Card`] or
+    /// [`ToRank::PeerGone`] follows, unless it has been reported already. `peer` need not have joined: the channel can be filled
     /// before.
     ///
     /// # Errors
@@ -293,13 +239,13 @@ impl Client {
         self.request(&ToBroker::Connect { peer }, None)
     }
 
-    /// Hands a copy of `fd` to rank `to` under `tag`. It arrives, or one of [`Event::PassLost`] and [`Event::PassAgain`] comes: while
+    /// Hands a copy of `fd` to rank `to` under `tag`. It arrives, or one of [`ToRank::PassLost`] and [`ToRank::PassAgain`] comes: while
     /// `to` reads too little, or has not joined, the broker keeps nothing of it but the tag, and asks for it later. The rank may
     /// pass to itself.
     ///
     /// # Errors
-    /// No such rank, or the broker has gone. That `to` has gone is told later, by
-    /// [`Event::PassLost`].
+    /// No such rank, or the broker has gone. That `to` has gone is reported later, by
+    /// [`ToRank::PassLost`].
     pub fn pass(&self, to: u32, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
         if to != self.rank {
             self.check_peer(to)?;

@@ -22,26 +22,17 @@ pub enum RendezvousError {
     ForeignBroker(u32),
     /// The broker does not admit this rank.
     #[error("the launcher refused rank {rank}: {why}")]
-    Refused {
-        /// The rank asked for.
-        rank: u32,
-        /// Its reason.
-        why: Refusal,
-    },
+    Refused { rank: u32, why: Refusal },
     /// The broker's answer makes no sense.
     #[error("the launcher broke the rendezvous protocol: {0}")]
     Protocol(&'static str),
     /// The board is not usable.
     #[error(transparent)]
     Board(#[from] BoardError),
-    /// The time is over.
     #[error("{what} took longer than {} s; rank {rank} waits, states of the job: {states}", .after.as_secs_f32())]
     Timeout {
-        /// What was waited for.
         what: String,
-        /// The waiting rank.
         rank: u32,
-        /// The timeout.
         after: Duration,
         /// The ranks by state, as the board shows them.
         states: String,
@@ -51,22 +42,9 @@ pub enum RendezvousError {
     JobEnded,
     /// No such peer, or the rank itself.
     #[error("rank {peer} cannot be a peer of rank {rank} in a job of {size}")]
-    NoSuchPeer {
-        /// The peer asked for.
-        peer: u32,
-        /// The asking rank.
-        rank: u32,
-        /// Ranks in the job.
-        size: u32,
-    },
-    /// The kernel refused.
+    NoSuchPeer { peer: u32, rank: u32, size: u32 },
     #[error("{call} at the rendezvous failed: {errno}{}", advice(*.errno))]
-    Os {
-        /// The system call.
-        call: &'static str,
-        /// What it answered.
-        errno: Errno,
-    },
+    Os { call: &'static str, errno: Errno },
 }
 
 impl From<Failure> for RendezvousError {

@@ -72,7 +72,6 @@ impl Card {
         (bytes.len() <= MAX_CARD_BYTES).then(|| Self(bytes.into()))
     }
 
-    /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -85,7 +84,7 @@ impl fmt::Debug for Card {
     }
 }
 
-/// What all ranks of a job know and nobody else.
+/// The secret of a job, known to its ranks alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 
@@ -95,27 +94,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a rank says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToBroker {
     /// The first record of a connection. The board shows the process id that the kernel tells, not
     /// this one, which may stem from another pid namespace.
     Hello {
-        /// The sender's rank.
         rank: u32,
         /// The sender's process id as it sees it.
         pid: u32,
-        /// The job's token.
         token: [u8; 16],
     },
     /// Asks for the channel to `peer`.
-    Connect {
-        /// The other end.
-        peer: u32,
-    },
+    Connect { peer: u32 },
     /// Carries a descriptor for `to`.
     Pass {
-        /// Who shall get it.
         to: u32,
         /// Names it; the meaning is the ranks' own.
         tag: u64,
@@ -129,60 +121,30 @@ pub enum ToBroker {
     },
 }
 
-/// What the broker says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToRank {
     /// Carries the news of the board, which the broker writes. [`ToRank::Bells`] follows.
-    Welcome {
-        /// The receiver's rank.
-        rank: u32,
-        /// Ranks in the job.
-        size: u32,
-        /// The job's secret.
-        secret: Secret,
-    },
+    Welcome { rank: u32, size: u32, secret: Secret },
     /// Carries the bells of the board, which all ranks write.
     Bells,
     /// The answer to a `Hello` that is not admitted; the connection ends.
     Refused(Refusal),
     /// Carries the memory of the channel to `peer`.
-    Channel {
-        /// The other end.
-        peer: u32,
-    },
+    Channel { peer: u32 },
     /// There will be no channel to `peer`: it left or died.
-    PeerGone {
-        /// The other end.
-        peer: u32,
-    },
+    PeerGone { peer: u32 },
     /// Carries a descriptor that `from` passed.
-    Passed {
-        /// Who passed it.
-        from: u32,
-        /// Its name.
-        tag: u64,
-    },
+    Passed { from: u32, tag: u64 },
     /// A descriptor could not be handed on: `to` left or died, or too many wait for it.
     PassLost {
-        /// Who should have got it.
+        /// Its receiver.
         to: u32,
-        /// Its name.
         tag: u64,
     },
     /// A descriptor could not be handed on when it was passed. Now it can be: pass it again.
-    PassAgain {
-        /// Who shall get it.
-        to: u32,
-        /// Its name.
-        tag: u64,
-    },
+    PassAgain { to: u32, tag: u64 },
     /// How to reach `peer`, which is on another host.
-    Card {
-        /// The other end.
-        peer: u32,
-        /// What it has published.
-        card: Card,
-    },
+    Card { peer: u32, card: Card },
 }
 
 /// Why a rank was not admitted.
@@ -196,7 +158,6 @@ pub enum Refusal {
         "launcher and program come from different mapwire releases; use the `mapwire` and the library of one release"
     )]
     Version = 2,
-    /// No such rank.
     #[error("the job has no rank of this number; MAPWIRE_RANK must be below MAPWIRE_SIZE")]
     Rank = 3,
     /// The rank is taken, or was taken and has left.
@@ -224,7 +185,7 @@ pub enum Refusal {
     Silent = 8,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Wrong length, magic, kind, or a field that must be zero is not.
@@ -298,7 +259,6 @@ impl ToBroker {
         matches!(self, Self::Pass { .. })
     }
 
-    /// The record.
     #[must_use]
     pub fn encode(&self) -> Record {
         encode(match self {
@@ -336,7 +296,6 @@ impl ToRank {
         matches!(self, Self::Welcome { .. } | Self::Bells | Self::Channel { .. } | Self::Passed { .. })
     }
 
-    /// The record.
     #[must_use]
     pub fn encode(&self) -> Record {
         encode(match self {

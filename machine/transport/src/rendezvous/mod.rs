@@ -26,7 +26,7 @@ mod socket;
 pub use address::{JobAddress, JobAddressError, hex, unhex};
 pub use client::{Client, Event};
 pub use error::RendezvousError;
-pub use message::{Card, Secret};
+pub use message::{Card, Secret, ToRank};
 pub use server::{Broker, BrokerStats, MakeChannel, NotElsewhere, Word};
 
 #[cfg(test)]

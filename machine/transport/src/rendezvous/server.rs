@@ -17,18 +17,18 @@ use mapwire_host::log_limit::LogLimit;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::JobAddress;
 use super::message::{Card, ParseError, Record, Refusal, Secret, ToBroker, ToRank};
 use super::socket::{self, Received};
 use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
+use crate::local::random;
 use door::Door;
 #[cfg(test)]
 pub(super) use door::HELLO_TIMEOUT;
 pub use elsewhere::{NotElsewhere, Word};
 use outgoing::{Outgoing, Owed};
-use saying::{Cause, What};
+use saying::Cause;
 
 /// Makes the memory of the channel between two ranks, the lower rank first. The descriptor must
 /// stay valid when it is sent to both.
@@ -41,15 +41,13 @@ const LOST_GRACE: Duration = Duration::from_millis(150);
 const CROWDED_RETRY: Duration = Duration::from_millis(5);
 /// When this process has no descriptor left, try again after this time.
 const SHORT_RETRY: Duration = Duration::from_millis(50);
-/// Records read from one connection before the others get their turn.
+/// Records read from one connection per turn.
 const BURST: usize = 64;
 /// More records than a socket holds: what a process sent before its end, though a child of its may go on.
 const LAST_WORDS: usize = 4096;
 
-/// What the broker counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerStats {
-    /// Ranks that joined.
     pub joined: u64,
     /// Connections of processes of another user.
     pub refused_user: u64,
@@ -63,11 +61,8 @@ pub struct BrokerStats {
     pub broken: u64,
     /// Connections closed because they said nothing for too long, or were the oldest of too many that did.
     pub silent: u64,
-    /// Channels made.
     pub channels: u64,
-    /// Cards handed on.
     pub cards: u64,
-    /// Descriptors handed on.
     pub passed: u64,
     /// Descriptors that could not be handed on.
     pub pass_lost: u64,
@@ -124,7 +119,7 @@ pub struct Broker {
     guests: Option<u32>,
     /// The host whose ranks this broker serves; `None`: it serves all.
     here: Option<u32>,
-    /// For the brokers of other hosts.
+    /// Queued for the brokers of other hosts.
     words: VecDeque<Word>,
     /// Pairs that have been connected, or will be as their channel can be made.
     pairs: HashSet<(u32, u32)>,
@@ -135,7 +130,7 @@ pub struct Broker {
     waiting_channels: usize,
     most_channels: usize,
     crowded: bool,
-    /// Until then no connection is accepted and no channel made: this process has no descriptor left.
+    /// Until then no connection is accepted and no channel made, for lack of descriptors.
     short_until: Option<Instant>,
     stats: BrokerStats,
     /// Lines of the log that ranks and strangers cause.
@@ -149,16 +144,13 @@ impl Broker {
     /// # Errors
     /// A number of ranks that the board refuses, or no descriptors left.
     pub fn new(hosts: &[u32], make_channel: MakeChannel) -> Result<Self, BoardError> {
-        let mut secret = Secret([0; 32]);
-        // Up to 256 bytes come whole.
-        getrandom(&mut secret.0, GetRandomFlags::empty()).map_err(|errno| ("getrandom", errno))?;
-        Self::with_secret(hosts, secret, make_channel)
+        Self::with_secret(hosts, Secret(random()?), make_channel)
     }
 
     fn with_secret(hosts: &[u32], secret: Secret, make_channel: MakeChannel) -> Result<Self, BoardError> {
         let (board, BoardFiles { bells, news }) = BrokersBoard::create(hosts)?;
         let ranks = board.ranks();
-        let address = JobAddress::random().map_err(|errno| ("getrandom", errno))?;
+        let address = JobAddress::random()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .and_then(above_stdio)
             .map_err(|errno| ("epoll_create1", errno))?;
@@ -213,13 +205,12 @@ impl Broker {
         &self.address
     }
 
-    /// The job's board.
     #[must_use]
     pub fn board(&self) -> &Board {
         &self.board
     }
 
-    /// What was counted so far.
+    /// Counters since the broker's start.
     #[must_use]
     pub fn stats(&self) -> BrokerStats {
         self.stats
@@ -281,7 +272,7 @@ impl Broker {
             };
             self.join_pair(rank, peer, now);
         }
-        // What the kernel had no room for is asked for after a while.
+        // When the kernel was out of room, wait before asking again.
         if !self.crowded {
             self.ask_for_all(now);
         }
@@ -373,10 +364,10 @@ impl Broker {
         }
     }
 
-    /// This process has no descriptor left: says so, and pauses what needs one.
+    /// Reports that this process has no descriptor left, and pauses what needs one.
     fn run_short(&mut self, what: &str, now: Instant) {
         if self.short_until.is_none() {
-            if self.may_say(None, What::Short, now) {
+            if self.may_say(Cause::Short, now) {
                 tracing::error!("the launcher has no file descriptor left: {what}; raise the limit (`ulimit -n`)");
             }
             self.short_until = Some(now + SHORT_RETRY);
@@ -482,7 +473,7 @@ impl Broker {
                 return;
             }
             Err(error) => {
-                if self.may_say(Some(rank), What::NoChannel, now) {
+                if self.may_say(Cause::NoChannel(rank), now) {
                     let (low, high) = pair;
                     tracing::error!("no channel between ranks {low} and {high}: {error}");
                 }
@@ -528,7 +519,6 @@ impl Broker {
         self.deliver(from, &ToRank::PassLost { to, tag }, None, now);
     }
 
-    /// The peer talks nonsense.
     fn broken(&mut self, at: usize, now: Instant) {
         self.stats.broken += 1;
         self.say_broken(at, now);
@@ -562,7 +552,7 @@ impl Broker {
         if let Some(at) = record.connection.take() {
             self.drop_connection(at);
         }
-        // Who left cleanly stays so, unless its process then fails.
+        // A rank that left cleanly stays so, unless its process then fails.
         if self.board.state(rank) != RankState::Left || state == RankState::Dead {
             self.set_state(rank, state);
         }
@@ -578,7 +568,7 @@ impl Broker {
     }
 }
 
-/// Whether what failed may succeed when descriptors or memory are free again.
+/// Whether the call may succeed once descriptors are free.
 fn is_short(error: &io::Error) -> bool {
     let short = [Errno::MFILE, Errno::NFILE];
     Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))

@@ -13,7 +13,7 @@ use mapwire_host::descriptors::above_stdio;
 
 use super::message::{MAX_BYTES, Record};
 
-/// What one look at the socket gave.
+/// Result of one receive.
 pub(super) enum Received {
     /// A record of a possible length with at most one descriptor. `fds` counts what came.
     Record { record: Record, fd: Option<OwnedFd>, fds: usize },

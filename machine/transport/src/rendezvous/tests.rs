@@ -159,22 +159,22 @@ fn next<T>(client: &mut Client, wanted: impl Fn(Event) -> Option<T>) -> T {
 fn channel(client: &mut Client, peer: u32) -> OwnedFd {
     client.connect(peer).unwrap();
     next(client, |event| match event {
-        Event::Channel { peer: found, fd } => (found == peer).then_some(fd),
+        Event::Message(ToRank::Channel { peer: found }, Some(fd)) => (found == peer).then_some(fd),
         _ => None,
     })
 }
 
 fn passed(client: &mut Client, by: u32, under: u64) -> OwnedFd {
     next(client, |event| match event {
-        Event::Passed { from, tag, fd } => ((from, tag) == (by, under)).then_some(fd),
+        Event::Message(ToRank::Passed { from, tag }, Some(fd)) => ((from, tag) == (by, under)).then_some(fd),
         _ => None,
     })
 }
 
 fn card(client: &mut Client, of: u32) -> Vec<u8> {
     next(client, |event| match event {
-        Event::Card { peer, card } => (peer == of).then(|| card.bytes().to_vec()),
-        Event::Channel { .. } => panic!("a channel between hosts"),
+        Event::Message(ToRank::Card { peer, card }, _) => (peer == of).then(|| card.bytes().to_vec()),
+        Event::Message(ToRank::Channel { .. }, Some(_)) => panic!("a channel between hosts"),
         _ => None,
     })
 }
@@ -199,7 +199,7 @@ fn ranks_of_different_hosts_get_each_others_cards_and_no_channel() {
     assert_eq!(card(second, 2), b"far");
     // Whose card is awaited may die without one.
     hall.ask(|broker| broker.handle_rank_exited(1, false, Instant::now()));
-    next(far, |event| matches!(event, Event::PeerGone { peer: 1 }).then_some(()));
+    next(far, |event| matches!(event, Event::Message(ToRank::PeerGone { peer: 1 }, _)).then_some(()));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn both_sides_of_a_channel_get_the_same_memory_whoever_asks() {
     let mut one = hall.join(1);
     let mine = channel(&mut one, 0);
     let theirs = match zero.wait(LONG).unwrap() {
-        Event::Channel { peer: 1, fd } => fd,
+        Event::Message(ToRank::Channel { peer: 1 }, Some(fd)) => fd,
         other => panic!("{other:?}"),
     };
     let (a, b) = (rustix::fs::fstat(&mine).unwrap(), rustix::fs::fstat(&theirs).unwrap());
@@ -253,7 +253,7 @@ fn poll_makes_no_system_call_until_the_board_counts_mail() {
     let one = hall.join(1);
     one.pass(0, 9, memory("x").as_fd()).unwrap();
     eventually("mail is counted", || zero.has_news());
-    assert!(matches!(zero.poll(), Some(Event::Passed { from: 1, tag: 9, .. })));
+    assert!(matches!(zero.poll(), Some(Event::Message(ToRank::Passed { from: 1, tag: 9 }, Some(_)))));
     assert!(zero.poll().is_none());
     assert!(!zero.has_news());
 }
@@ -267,10 +267,10 @@ fn what_is_meant_for_an_absent_rank_is_asked_for_again_when_it_joins() {
         zero.pass(1, tag, memory("too early").as_fd()).unwrap();
     }
     let mut one = hall.join(1);
-    assert!(matches!(one.wait(LONG).unwrap(), Event::Channel { peer: 0, .. }));
+    assert!(matches!(one.wait(LONG).unwrap(), Event::Message(ToRank::Channel { peer: 0 }, Some(_))));
     for tag in 0..20 {
         match zero.wait(LONG).unwrap() {
-            Event::PassAgain { to: 1, tag: again } => assert_eq!(again, tag),
+            Event::Message(ToRank::PassAgain { to: 1, tag: again }, _) => assert_eq!(again, tag),
             other => panic!("{other:?}"),
         }
         zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd()).unwrap();
@@ -300,14 +300,16 @@ fn descriptors_for_a_rank_that_does_not_read_wait_with_who_passed_them_and_all_a
         for passer in [&mut zero, &mut two] {
             while let Some(event) = passer.poll_socket() {
                 match event {
-                    Event::PassAgain { to: 1, tag } => passer.pass(1, tag, gift.as_fd()).unwrap(),
+                    Event::Message(ToRank::PassAgain { to: 1, tag }, _) => passer.pass(1, tag, gift.as_fd()).unwrap(),
                     other => panic!("{other:?}"),
                 }
             }
         }
         while let Some(event) = one.poll_socket() {
             match event {
-                Event::Passed { tag, .. } => assert!(missing.remove(&tag), "{tag} came twice"),
+                Event::Message(ToRank::Passed { tag, .. }, Some(_)) => {
+                    assert!(missing.remove(&tag), "{tag} came twice")
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -326,7 +328,7 @@ fn a_rank_that_passes_without_end_to_one_that_does_not_read_is_told_of_what_is_l
         zero.pass(1, tag, gift.as_fd()).unwrap();
     }
     match zero.wait(LONG).unwrap() {
-        Event::PassLost { to: 1, .. } => {}
+        Event::Message(ToRank::PassLost { to: 1, .. }, _) => {}
         other => panic!("{other:?}"),
     }
     // What another rank passes is not what the first one's are too many for.
@@ -349,7 +351,7 @@ fn a_rank_that_reads_nothing_keeps_no_channel_from_the_others() {
     let mut other = clients.pop().unwrap();
     last.connect(other.rank()).unwrap();
     let met = |client: &mut Client, of: u32| match client.wait(LONG).unwrap() {
-        Event::Channel { peer, .. } => peer == of,
+        Event::Message(ToRank::Channel { peer }, Some(_)) => peer == of,
         other => panic!("{other:?}"),
     };
     while !met(&mut last, other.rank()) {}
@@ -369,7 +371,7 @@ fn a_rank_that_reads_late_gets_all_channels_that_waited_for_it() {
     let mut missing: BTreeSet<u32> = (1..100).collect();
     while !missing.is_empty() {
         match clients[0].wait(LONG).unwrap() {
-            Event::Channel { peer, .. } => assert!(missing.remove(&peer), "{peer} came twice"),
+            Event::Message(ToRank::Channel { peer }, Some(_)) => assert!(missing.remove(&peer), "{peer} came twice"),
             other => panic!("{other:?}"),
         }
     }
@@ -389,7 +391,7 @@ fn who_waits_for_the_channel_to_a_rank_that_goes_hears_of_it_and_gets_none() {
         }
     });
     match last.wait(LONG).unwrap() {
-        Event::PeerGone { peer: 1 } => {}
+        Event::Message(ToRank::PeerGone { peer: 1 }, _) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -407,12 +409,12 @@ fn a_rank_that_leaves_is_left_and_one_that_vanishes_is_dead() {
     for peer in [1, 2] {
         zero.connect(peer).unwrap();
         match zero.wait(LONG).unwrap() {
-            Event::PeerGone { peer: found } => assert_eq!(found, peer),
+            Event::Message(ToRank::PeerGone { peer: found }, _) => assert_eq!(found, peer),
             other => panic!("{other:?}"),
         }
         zero.pass(peer, 3, memory("x").as_fd()).unwrap();
         match zero.wait(LONG).unwrap() {
-            Event::PassLost { to, tag: 3 } => assert_eq!(to, peer),
+            Event::Message(ToRank::PassLost { to, tag: 3 }, _) => assert_eq!(to, peer),
             other => panic!("{other:?}"),
         }
     }

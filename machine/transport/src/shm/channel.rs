@@ -38,17 +38,11 @@ impl Side {
 /// A channel could not be made or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The configuration is unusable.
     #[error(transparent)]
     Config(#[from] BadRingConfig),
     /// The kernel maps no memory.
     #[error("cannot map a channel of {len_bytes} bytes: {source}; check the memory limits of this process")]
-    System {
-        /// The channel's length.
-        len_bytes: usize,
-        /// The kernel's answer.
-        source: rustix::io::Errno,
-    },
+    System { len_bytes: usize, source: rustix::io::Errno },
     /// There is no memory for a channel, or what came from the broker is no memory of mapwire.
     #[error("no channel: {0}")]
     Memory(#[from] MemoryError),
@@ -57,7 +51,6 @@ pub enum ChannelError {
         "not a channel of this program: {what} is {found:#x}, expected {expected:#x}; start all ranks from the same build with the same settings"
     )]
     Mismatch {
-        /// What differs.
         what: &'static str,
         /// The value in the file.
         found: u64,
@@ -69,9 +62,7 @@ pub enum ChannelError {
 /// One rank's ends of the two rings between it and a peer.
 #[derive(Debug)]
 pub struct Channel {
-    /// Sends to the peer.
     pub sender: Producer,
-    /// Receives from the peer.
     pub receiver: Consumer,
 }
 

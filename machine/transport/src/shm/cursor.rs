@@ -62,7 +62,7 @@ impl Shape {
         self.place(head.next_multiple_of(self.bulk_bytes), len_bytes)
     }
 
-    /// Whether a payload of `len_bytes` from `start` on would do better at the begin: caches hold that part of the area, and in
+    /// Whether a payload of `len_bytes` at `start` should restart at the begin: caches hold that part of the area, and in
     /// a ring that is little used only that part takes memory.
     #[inline(always)]
     fn goes_far(self, start: u64, len_bytes: u32) -> bool {
@@ -92,7 +92,6 @@ pub struct Reserved {
     restarts: bool,
 }
 
-/// The producer's private state.
 #[derive(Debug)]
 pub struct ProducerCursor {
     shape: Shape,
@@ -196,7 +195,6 @@ impl ProducerCursor {
     }
 }
 
-/// The consumer's private state.
 #[derive(Debug)]
 pub struct ConsumerCursor {
     shape: Shape,
@@ -260,10 +258,5 @@ impl ConsumerCursor {
         words.store_released(self.position as u32, Ordering::Release);
         self.announced = self.position;
         self.bulk_announced = self.bulk_head;
-    }
-
-    /// Packets released since the ring was made.
-    pub fn position(&self) -> u64 {
-        self.position
     }
 }

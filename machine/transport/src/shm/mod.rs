@@ -19,12 +19,11 @@ mod loom_tests;
 
 pub use shared::ShmTransport;
 
-/// The peer has written something into the shared memory that no correct peer writes. The channel is of no more use.
+/// The peer has written something into the shared memory that no correct peer writes. The channel cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's {what} is {value}, which cannot be; the channel is closed")]
 pub struct PeerCorrupt {
     /// The word that is impossible.
     pub what: &'static str,
-    /// Its value.
     pub value: u64,
 }

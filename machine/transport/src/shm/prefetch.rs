@@ -1,6 +1,5 @@
 //! Asking the processor for cache lines before they are needed. Hints only: nothing observable changes.
 
-/// A cache line's size.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// Asks for the line at `address`, to be written soon: it leaves the other processors' caches.

@@ -55,7 +55,7 @@ const _: () = assert!(PACKED & RESTARTED == 0);
 const MOST_BULK_BYTES: u32 = 1 << 29;
 const _: () = assert!(MOST_BULK_BYTES / 2 < RESTARTED && RESTARTED < PACKED);
 
-/// What an area of bulk payloads takes of a first-level cache as long as the consumer keeps up.
+/// Bytes of the bulk area in use while the consumer keeps up, which stay in a first-level cache.
 const NEAR_BYTES: u64 = 16 << 10;
 
 /// Most data in a packet of the default ring: several are in its bulk area at a time, so that the consumer copies one out while the
@@ -126,13 +126,8 @@ pub enum PushError {
     Full,
     /// The payload is longer than the ring's configuration allows.
     #[error("a payload of {len_bytes} bytes exceeds the longest of {max_bytes}; cut it into several packets")]
-    TooLong {
-        /// The payload's length.
-        len_bytes: usize,
-        /// The longest allowed.
-        max_bytes: usize,
-    },
-    /// The consumer's words make no sense; the ring is of no more use.
+    TooLong { len_bytes: usize, max_bytes: usize },
+    /// The consumer's words are impossible; the ring cannot be used any more.
     #[error(transparent)]
     Corrupt(#[from] PeerCorrupt),
 }

@@ -35,6 +35,7 @@ impl Link {
 pub struct ShmTransport {
     peers: Peers<Link>,
     /// Links that are over, kept until somebody may free memory.
+    #[expect(clippy::vec_box, reason = "to take one out of its box would free memory")]
     over: Vec<Box<Link>>,
     idle_sweeps: u32,
     max_payload_bytes: usize,
@@ -93,7 +94,7 @@ impl ShmTransport {
         has_next
     }
 
-    /// What is wrong when the header at the head claims another length than the ring.
+    /// An error if the header at the head claims another length than the ring.
     #[inline(always)]
     fn length_mismatch(&self, from: NodeId) -> Option<PeerCorrupt> {
         let incoming = self.peers.get(from)?.channel.receiver.head()?;

@@ -118,7 +118,7 @@ impl World for Packets {
 
 /// A packet as a test keeps it.
 #[derive(Debug, PartialEq, Eq)]
-struct Kept {
+struct TestPacket {
     from: NodeId,
     number: u32,
     payload: Vec<u8>,
@@ -151,7 +151,7 @@ fn try_send(net: &mut Network, by: usize, to: u16, number: u32, len_bytes: usize
 }
 
 /// What a node polls, while the others go on with what they have begun.
-fn look(net: &mut Network, by: usize) -> Result<Option<Kept>, ReceiveError> {
+fn look(net: &mut Network, by: usize) -> Result<Option<TestPacket>, ReceiveError> {
     for (node, other) in net.iter_mut().enumerate() {
         if node != by {
             other.flush();
@@ -165,11 +165,11 @@ fn look(net: &mut Network, by: usize) -> Result<Option<Kept>, ReceiveError> {
     let number = packet.header.sequence.get();
     assert_eq!(packet.header, &header(number, payload.len()), "the header");
     let from = packet.from;
-    Ok(Some(Kept { from, number, payload }))
+    Ok(Some(TestPacket { from, number, payload }))
 }
 
 /// Waits for a packet or an ending, and releases the packet.
-fn receive(net: &mut Network, by: usize) -> Result<Kept, ReceiveError> {
+fn receive(net: &mut Network, by: usize) -> Result<TestPacket, ReceiveError> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         if let Some(kept) = look(net, by)? {

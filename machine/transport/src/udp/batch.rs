@@ -19,35 +19,27 @@ const MAX_SEGMENTS: usize = 64;
 /// by far for many of 1400 bytes, hardly for one of 4096.
 const COPIED_BYTES: usize = 4096;
 /// Bytes copied or made in a batch before it is flushed: four messages of sealed datagrams.
-const ARENA_BYTES: usize = 4 << 16;
+pub(super) const ARENA_BYTES: usize = 4 << 16;
 
-/// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Index of the socket that sends it.
     pub via: usize,
-    /// Who receives it.
     pub to: SocketAddr,
     /// Whether it may be sent in fragments if the path's MTU is shorter: for one that was made before the path shrank.
     /// Others are refused as too long then.
     pub may_fragment: bool,
 }
 
-/// What became of the datagrams of a batch.
+/// Counts of a batch's datagrams, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Datagrams that the kernel took.
     pub sent: u32,
     /// Datagrams not sent because the socket's buffer was full: the last ones pushed for this socket.
     pub blocked: u32,
-    /// Datagrams not sent because a firewall forbids it (`EPERM`, `EACCES`).
-    pub forbidden: u32,
-    /// Datagrams not sent because no route leads there, or nobody answers at the next hop (`ENETUNREACH`, `EHOSTUNREACH`,
-    /// `ENETDOWN`, `EADDRNOTAVAIL`).
-    pub unreachable: u32,
-    /// Datagrams not sent because the receiver had refused earlier ones (`ECONNREFUSED`).
-    pub refused: u32,
-    /// Datagrams not sent for another reason: a socket that does not exist, an address of the other family.
+    /// Datagrams not sent for another reason: a firewall, no route, nobody at the next hop, a receiver that refused earlier ones, a socket
+    /// that does not exist, an address of the other family.
     pub failed: u32,
     /// Datagrams not sent because they are longer than the path allows.
     pub too_long: u32,
@@ -58,41 +50,11 @@ pub struct Outcome {
 /// A path that does not let long datagrams pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortened {
-    /// Index of the socket.
     pub via: usize,
     /// The address at the other end.
     pub to: SocketAddr,
     /// Longest datagram that passes, in bytes of UDP payload.
     pub max_bytes: usize,
-}
-
-/// Room for batches, used anew by each.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    outbox: Outbox,
-    /// Never longer than [`MAX_MESSAGES`].
-    messages: Vec<Message>,
-}
-
-impl Outgoing {
-    pub(super) fn new() -> Result<Self, Errno> {
-        Ok(Self { outbox: Outbox::new(ARENA_BYTES)?, messages: Vec::with_capacity(MAX_MESSAGES) })
-    }
-
-    #[inline(always)]
-    pub(super) fn batch<'a>(&'a mut self, sockets: &'a mut [Socket]) -> Batch<'a> {
-        self.messages.clear();
-        Batch {
-            sockets,
-            gather: self.outbox.gather(),
-            messages: &mut self.messages,
-            via: 0,
-            may_fragment: false,
-            is_open: false,
-            blocked: 0,
-            outcome: Outcome::default(),
-        }
-    }
 }
 
 /// Datagrams to be sent, in order. A batch that is dropped unfinished sends no more of them.
@@ -114,6 +76,21 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    #[inline(always)]
+    pub(super) fn begin_in(outbox: &'a mut Outbox, messages: &'a mut Vec<Message>, sockets: &'a mut [Socket]) -> Self {
+        messages.clear();
+        Self {
+            sockets,
+            gather: outbox.gather(),
+            messages,
+            via: 0,
+            may_fragment: false,
+            is_open: false,
+            blocked: 0,
+            outcome: Outcome::default(),
+        }
+    }
+
     /// Adds a datagram: `head`, which is copied, then `payload`, which is read while the batch is flushed, then `tail`, which is copied.
     #[inline(always)]
     pub fn push(&mut self, destination: &Destination, head: &[u8], payload: Payload<'a>, tail: &[u8]) {
@@ -204,7 +181,7 @@ impl<'a> Batch<'a> {
         true
     }
 
-    /// Whether a datagram finds its place in the last message.
+    /// Whether a datagram can join the last message.
     #[inline(always)]
     fn joins(&mut self, to: &SocketAddr, bytes: usize) -> bool {
         if !self.is_open {
@@ -241,7 +218,6 @@ impl<'a> Batch<'a> {
         self.messages.push(message);
     }
 
-    /// Sends what waits.
     #[inline(always)]
     fn flush(&mut self) {
         if !self.messages.is_empty() {
@@ -343,17 +319,11 @@ impl<'a> Batch<'a> {
     }
 
     fn count_lost(&mut self, to: SocketAddr, datagrams: u32, why: Errno) {
-        let counter = match why {
-            Errno::MSGSIZE => return self.count_too_long(self.via, to, datagrams),
-            Errno::AGAIN | Errno::NOBUFS => &mut self.outcome.blocked,
-            Errno::PERM | Errno::ACCESS => &mut self.outcome.forbidden,
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL => {
-                &mut self.outcome.unreachable
-            }
-            Errno::CONNREFUSED => &mut self.outcome.refused,
-            _ => &mut self.outcome.failed,
-        };
-        *counter += datagrams;
+        match why {
+            Errno::MSGSIZE => self.count_too_long(self.via, to, datagrams),
+            Errno::AGAIN | Errno::NOBUFS => self.outcome.blocked += datagrams,
+            _ => self.outcome.failed += datagrams,
+        }
     }
 
     #[cold]
@@ -369,7 +339,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// How many datagrams there are in messages.
+/// Number of datagrams in messages.
 #[inline(always)]
 fn datagrams(messages: &[Message]) -> u32 {
     let each = |message: &Message| match message.segment_bytes {

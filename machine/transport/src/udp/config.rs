@@ -1,4 +1,4 @@
-//! What sockets are opened with, and why they cannot be.
+//! Configuration of sockets, and errors of opening them.
 
 use core::net::IpAddr;
 
@@ -9,7 +9,7 @@ pub const MAX_SOCKETS: usize = 8;
 /// Receivers at most for which a process has a socket of their own ([`Udp::connect`](super::Udp::connect)).
 pub const MAX_CONNECTED: usize = 56;
 
-/// What the sockets of a process are opened with.
+/// Configuration of the sockets of a process.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
     /// One socket each, at most [`MAX_SOCKETS`]. Addresses of either family, `0.0.0.0` and `::` for all of this host.
@@ -43,26 +43,16 @@ impl UdpConfig {
 /// Why sockets cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpError {
-    /// No address is given.
     #[error("no address to receive datagrams at; name at least one of this host")]
     NoAddress,
-    /// More addresses than [`MAX_SOCKETS`].
     #[error("{0} addresses to receive datagrams at; name at most {MAX_SOCKETS}")]
     TooManyAddresses(usize),
     /// An address cannot be used.
     #[error("cannot receive datagrams at {address}, any port: {source}; {}", mend(*.source))]
-    Bind {
-        /// The address.
-        address: IpAddr,
-        /// Why.
-        source: Errno,
-    },
+    Bind { address: IpAddr, source: Errno },
     /// There is no memory or descriptor for what is common to all sockets.
     #[error("cannot prepare to receive datagrams: {source}; {}", mend(*.source))]
-    Resources {
-        /// Why.
-        source: Errno,
-    },
+    Resources { source: Errno },
 }
 
 fn mend(why: Errno) -> &'static str {

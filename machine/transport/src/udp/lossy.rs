@@ -14,7 +14,6 @@ const PATIENCE: u32 = 64;
 /// How often each fault strikes, in datagrams of a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The datagram is lost.
     pub drop: u32,
     /// It comes once more, later.
     pub duplicate: u32,
@@ -27,7 +26,6 @@ pub struct Faults {
 /// Faults, and the seed by which they strike, as they are written: `1%`, or `loss=1%,duplicate=0.1%,reorder=1%,corrupt=0.01%,seed=7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// How often each strikes.
     pub faults: Faults,
     /// By which seed; 1 if none is given.
     pub seed: u64,
@@ -67,31 +65,17 @@ impl FromStr for Loss {
     }
 }
 
-/// What faults have struck.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Struck {
-    /// Datagrams lost.
-    pub dropped: u64,
-    /// Datagrams given twice.
-    pub duplicated: u64,
-    /// Datagrams given late.
-    pub reordered: u64,
-    /// Datagrams damaged.
-    pub corrupted: u64,
-}
-
 /// Faults that strike by a seed: the same ones for the same datagrams in the same order. It allocates when made only.
 #[derive(Debug)]
 pub struct Lossy {
     faults: Faults,
     random: u64,
-    held: Box<[Held]>,
+    held: Box<[HeldDatagram]>,
     empty_looks: u32,
-    struck: Struck,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldDatagram {
     bytes: Box<[u8]>,
     length: usize,
     via: usize,
@@ -104,14 +88,8 @@ impl Lossy {
     /// Faults by `seed`.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
-        let free = Held { bytes: vec![0; 1 << 16].into(), length: 0, via: 0, from: None, after: None };
-        Self { faults, random: seed, held: vec![free; HELD].into(), empty_looks: 0, struck: Struck::default() }
-    }
-
-    /// What faults have struck so far.
-    #[must_use]
-    pub fn struck(&self) -> Struck {
-        self.struck
+        let free = HeldDatagram { bytes: vec![0; 1 << 16].into(), length: 0, via: 0, from: None, after: None };
+        Self { faults, random: seed, held: vec![free; HELD].into(), empty_looks: 0 }
     }
 
     /// As [`Udp::receive`]; what is lost or late is not given, but what comes behind it is.
@@ -137,26 +115,22 @@ impl Lossy {
             held.after = held.after.map(|after| after.saturating_sub(1));
         }
         if self.strikes(self.faults.drop) {
-            self.struck.dropped += 1;
             return false;
         }
         if self.strikes(self.faults.corrupt) && !datagram.bytes.is_empty() {
-            self.struck.corrupted += 1;
             let at = self.below(datagram.bytes.len() as u64) as usize;
             datagram.bytes[at] ^= 1 << self.below(8);
         }
-        if self.strikes(self.faults.duplicate) && self.hold(&datagram) {
-            self.struck.duplicated += 1;
+        if self.strikes(self.faults.duplicate) {
+            self.hold(&datagram);
         }
-        let is_late = self.strikes(self.faults.reorder) && self.hold(&datagram);
-        self.struck.reordered += u64::from(is_late);
-        !is_late
+        !(self.strikes(self.faults.reorder) && self.hold(&datagram))
     }
 
-    /// The place of a held datagram whose turn has come.
+    /// Index of a held datagram that is due.
     fn due(&mut self) -> Option<usize> {
         let is_over = self.empty_looks >= PATIENCE;
-        let is_due = |held: &Held| held.after.is_some_and(|after| after == 0 || is_over);
+        let is_due = |held: &HeldDatagram| held.after.is_some_and(|after| after == 0 || is_over);
         self.held.iter().position(is_due)
     }
 

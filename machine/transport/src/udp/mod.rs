@@ -5,9 +5,9 @@
 //! |---|---|
 //! | open | [`Udp::bind`] |
 //! | send | [`Udp::batch`], then [`Batch::push`] or [`Batch::reserve`] for each datagram, [`Batch::finish`] |
-//! | receive | [`Udp::receive`], then [`Udp::received`] until it gives `None`; to sleep, poll [`Udp::fds`] |
+//! | receive | [`Udp::receive`] until it gives `None`; to sleep, poll [`Udp::fds`] |
 //! | be faster | [`Udp::connect`] to those to whom much is sent |
-//! | ask | [`Udp::addresses`], [`Udp::max_bytes_towards`], [`Udp::malformed`] |
+//! | ask | [`Udp::addresses`], [`Udp::max_bytes_towards`] |
 //!
 //! Sending and receiving allocate nothing.
 
@@ -29,12 +29,13 @@ use rustix::io::Errno;
 
 pub use batch::{Batch, Destination, MAX_DATAGRAM_BYTES, Outcome, Shortened};
 pub use config::{MAX_CONNECTED, MAX_SOCKETS, UdpConfig, UdpError};
-pub use lossy::{Faults, Loss, LossError, Lossy, Struck};
+pub use lossy::{Faults, Loss, LossError, Lossy};
 pub use receive::Datagram;
 
-use batch::Outgoing;
+use batch::ARENA_BYTES;
 use receive::Incoming;
 use socket::Socket;
+use sys::{Message, Outbox};
 
 /// The sockets of a process.
 #[derive(Debug)]
@@ -45,7 +46,9 @@ pub struct Udp {
     /// The connected one to be replaced next when there are as many as may be.
     oldest: usize,
     send_buffer_bytes: usize,
-    outgoing: Outgoing,
+    outbox: Outbox,
+    /// Of the batch that is being made, [`MAX_MESSAGES`](sys::MAX_MESSAGES) at most.
+    messages: Vec<Message>,
     incoming: Incoming,
 }
 
@@ -64,10 +67,18 @@ impl Udp {
         let mut sockets: Vec<_> = opened.collect::<Result<_, _>>()?;
         let resources = |source| UdpError::Resources { source };
         let incoming = Incoming::new(&sockets, config.first_length).map_err(resources)?;
-        let outgoing = Outgoing::new().map_err(resources)?;
+        let outbox = Outbox::new(ARENA_BYTES).map_err(resources)?;
         let receiving = sockets.len();
         sockets.reserve_exact(MAX_CONNECTED);
-        Ok(Self { sockets, receiving, oldest: 0, send_buffer_bytes: config.send_buffer_bytes, outgoing, incoming })
+        Ok(Self {
+            sockets,
+            receiving,
+            oldest: 0,
+            send_buffer_bytes: config.send_buffer_bytes,
+            outbox,
+            messages: Vec::with_capacity(sys::MAX_MESSAGES),
+            incoming,
+        })
     }
 
     /// The address of each socket with its port, in the order of the configuration.
@@ -78,19 +89,6 @@ impl Udp {
     /// The descriptor of each socket, to be polled for input.
     pub fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
         self.receiving().iter().map(AsFd::as_fd)
-    }
-
-    /// Datagrams that came and were dropped: cut short, or from no address that could be answered.
-    #[must_use]
-    pub fn malformed(&self) -> u64 {
-        self.incoming.malformed()
-    }
-
-    /// Datagrams that came and that the kernel dropped, since their socket's buffer was full or their checksum wrong.
-    #[must_use]
-    pub fn overflowed(&self) -> u64 {
-        let dropped = |socket| u64::from(sys::dropped(socket).unwrap_or(0));
-        self.receiving().iter().map(dropped).sum()
     }
 
     fn receiving(&self) -> &[Socket] {
@@ -138,7 +136,7 @@ impl Udp {
     /// Begins a batch of datagrams to be sent.
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_> {
-        self.outgoing.batch(&mut self.sockets)
+        Batch::begin_in(&mut self.outbox, &mut self.messages, &mut self.sockets)
     }
 
     /// Whether the kernel is asked who has sent a datagram, as it is at first. Where it is not, a datagram that comes alone has no
@@ -165,14 +163,6 @@ impl Udp {
     #[inline(always)]
     pub fn receive(&mut self) -> Option<Datagram<'_>> {
         let arrived = self.incoming.poll(&self.sockets[..self.receiving])?;
-        Some(self.incoming.datagram(arrived))
-    }
-
-    /// As [`receive`](Self::receive), but only what an earlier call has brought along: without a system call. Who answers each
-    /// datagram as soon as it can looks here for the rest, before it pays for a look that may find nothing.
-    #[inline(always)]
-    pub fn received(&mut self) -> Option<Datagram<'_>> {
-        let arrived = self.incoming.next()?;
         Some(self.incoming.datagram(arrived))
     }
 }

@@ -1,4 +1,4 @@
-//! The longest datagram that a path lets pass, as far as the kernel knows.
+//! The longest datagram that a path lets pass, by the kernel's knowledge.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -23,13 +23,12 @@ const MAX_STREAK: usize = 32;
 pub struct Datagram<'a> {
     /// Index of the socket that it came to.
     pub via: usize,
-    /// Who has sent it, as far as UDP can tell; `None` where that was not asked.
+    /// Sender, as UDP reports it; `None` if the kernel was not asked.
     pub from: Option<SocketAddr>,
-    /// What is in it. It may be changed in place.
+    /// Contents, which may be changed in place.
     pub bytes: &'a mut [u8],
 }
 
-/// Where a datagram lies.
 #[derive(Clone, Debug)]
 pub(super) struct Arrived {
     via: usize,
@@ -38,7 +37,7 @@ pub(super) struct Arrived {
     range: Range<usize>,
 }
 
-/// What has come and was not taken yet.
+/// Received datagrams that were not taken yet.
 #[derive(Debug)]
 pub(super) struct Incoming {
     inbox: Inbox,
@@ -54,8 +53,7 @@ pub(super) struct Incoming {
     may_have_more: bool,
     /// Calls in a row that found something there.
     streak: usize,
-    malformed: u64,
-    /// Where a datagram ends among others, when the kernel is not asked.
+    /// Length of the first of several joined datagrams, if the kernel is not asked.
     first_length: Option<fn(&[u8]) -> usize>,
     /// The kernel is asked for senders' addresses.
     is_naming: bool,
@@ -85,7 +83,6 @@ impl Incoming {
             at: 0,
             may_have_more: false,
             streak: 0,
-            malformed: 0,
             first_length,
             is_naming: true,
         })
@@ -94,11 +91,6 @@ impl Incoming {
     /// Whether the kernel is asked who has sent what.
     pub(super) fn set_naming(&mut self, on: bool) {
         self.is_naming = on || self.first_length.is_none();
-    }
-
-    /// Datagrams that were dropped because they were cut short, or came from no address that could be answered.
-    pub(super) fn malformed(&self) -> u64 {
-        self.malformed
     }
 
     /// The next datagram. `None` when nothing is there, or when all that one call received was malformed.
@@ -136,7 +128,6 @@ impl Incoming {
         while self.slot < self.filled {
             let slot = self.inbox.slot(self.slot);
             if slot.is_malformed {
-                self.malformed += 1;
                 self.slot += 1;
                 continue;
             }

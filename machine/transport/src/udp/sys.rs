@@ -24,19 +24,6 @@ pub(super) fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -
     if done == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// Datagrams that came for this socket and were dropped, for want of buffer or by a wrong checksum.
-pub(super) fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
-    /// Words of `SO_MEMINFO` up to the count of drops, which is the last of them.
-    const WORDS: usize = libc::SK_MEMINFO_DROPS as usize + 1;
-    let mut words = [0_u32; WORDS];
-    let mut bytes = size_of_val(&words) as libc::socklen_t;
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `bytes` bytes to `words`, and how many to `bytes`.
-    let done =
-        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, words.as_mut_ptr().cast(), &raw mut bytes) };
-    if done == 0 { Ok(words[WORDS - 1]) } else { Err(last_error()) }
-}
-
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
 use mapwire_transport::payload::Payload;
-use mapwire_transport::rendezvous::{Client, Event, JobAddress};
+use mapwire_transport::rendezvous::{Client, Event, JobAddress, ToRank};
 use mapwire_transport::shm::channel::{Channel, Side};
 use mapwire_transport::shm::ring::{PushError, RingConfig};
 use mapwire_wire::{ControlMessage, ExportId, HandlerId, Header, ProcessId, Repr};
@@ -34,7 +34,7 @@ impl Outlaw {
     pub(crate) fn channel_memory(&mut self, peer: u32) -> OwnedFd {
         self.client.connect(peer).expect("a launcher");
         self.wait_for(|event| match event {
-            Event::Channel { peer: found, fd } => (found == peer).then_some(fd),
+            Event::Message(ToRank::Channel { peer: found }, Some(fd)) => (found == peer).then_some(fd),
             _ => None,
         })
     }

@@ -26,7 +26,6 @@ pub struct Source {
     is_torn: bool,
 }
 
-/// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Datagrams: each as its sender has it, and as its receiver has it if it came.

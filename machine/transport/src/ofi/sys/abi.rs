@@ -13,7 +13,6 @@ pub(super) const API_VERSION: u32 = (1 << 16) | 9;
 
 pub(super) const FI_MSG: u64 = 1 << 1;
 pub(super) const FI_RMA: u64 = 1 << 2;
-pub(super) const FI_ATOMIC: u64 = 1 << 4;
 pub(super) const FI_READ: u64 = 1 << 8;
 pub(super) const FI_WRITE: u64 = 1 << 9;
 pub(super) const FI_RECV: u64 = 1 << 10;
@@ -333,9 +332,20 @@ pub(super) struct RmaOps {
     pub(super) writemsg: Option<RmaCall>,
 }
 
-/// What an operation is known by while it is under way. The library may use the first words.
+/// Identifies an operation under way. The library may use the first words.
 #[repr(C)]
 pub(super) struct Context {
     pub(super) of_library: [usize; 8],
     pub(super) number: usize,
 }
+
+/// Calls an entry of a table, which may be missing.
+macro_rules! call {
+    ($table:expr, $entry:ident($($argument:expr),* $(,)?)) => {
+        match $table.$entry {
+            Some(entry) => entry($($argument),*),
+            None => -FI_ENOSYS as _,
+        }
+    };
+}
+pub(super) use call;

@@ -35,11 +35,7 @@ impl Domain {
         unsafe {
             let code = (library.fabric)((*raw).fabric_attr, &mut this.fabric, ptr::null_mut());
             check(library, "fi_fabric", code)?;
-            let open = (*(*this.fabric).ops).domain;
-            let code = match open {
-                Some(open) => open(this.fabric, raw, &mut this.domain, ptr::null_mut()),
-                None => -FI_ENOSYS,
-            };
+            let code = call!((*(*this.fabric).ops), domain(this.fabric, raw, &mut this.domain, ptr::null_mut()));
             check(library, "fi_domain", code)?;
         }
         Ok(this)

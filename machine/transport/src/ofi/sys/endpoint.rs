@@ -13,7 +13,7 @@ use mapwire_host::mapping::Mapping;
 use super::abi::*;
 use super::domain::{Domain, close};
 use super::info::Info;
-use super::region::{Region, Registrar};
+use super::region::{Access, Region, Registrar};
 use crate::ofi::OfiError;
 use crate::ofi::rma::{Direction, LocalPiece};
 
@@ -36,15 +36,13 @@ const BATCH: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ofi) struct FabricAddress(u64);
 
-/// Number of a buffer.
-pub(in crate::ofi) type Slot = usize;
+pub(in crate::ofi) type BufferId = usize;
 
 /// Why an operation was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ofi) enum PostError {
     /// The library is out of room for now.
     Again,
-    /// Error of the library.
     Failed(c_int),
 }
 
@@ -52,19 +50,17 @@ pub(in crate::ofi) enum PostError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ofi) enum Event {
     /// A message of so many bytes lies in the buffer.
-    Received(Slot, usize),
+    Received(BufferId, usize),
     /// The message has left the buffer.
-    Sent(Slot),
-    /// A receive failed.
-    ReceiveFailed(Slot),
-    /// A send failed.
-    SendFailed(Slot),
+    Sent(BufferId),
+    ReceiveFailed(BufferId),
+    SendFailed(BufferId),
     /// A store or fetch is over; an error other than 0 if it failed.
     Moved(usize, c_int),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum BufferUse {
     Idle,
     Receiving,
     Sending,
@@ -88,7 +84,7 @@ pub(in crate::ofi) struct Endpoint {
     wait: Option<c_int>,
     av: *mut FidAv,
     chunks: Vec<Chunk>,
-    uses: Vec<Use>,
+    uses: Vec<BufferUse>,
     slot_bytes: usize,
     chunk_slots: usize,
     operations: Box<[Context]>,
@@ -147,35 +143,30 @@ impl Endpoint {
         unsafe {
             let ops = &*(*domain.domain).ops;
             let none = ptr::null_mut::<c_void>();
-            let code = ops.av_open.map_or(-FI_ENOSYS, |open| open(domain.domain, &mut av_attr, &mut this.av, none));
+            let code = call!(ops, av_open(domain.domain, &mut av_attr, &mut this.av, none));
             domain.check("fi_av_open", code)?;
-            let open_queue = |attr: &mut CqAttr, queue: &mut *mut FidCq| {
-                ops.cq_open.map_or(-FI_ENOSYS, |open| open(domain.domain, attr, queue, none))
-            };
-            let mut code = open_queue(&mut cq_attr, &mut this.cq);
+            let mut code = call!(ops, cq_open(domain.domain, &mut cq_attr, &mut this.cq, none));
             let mut has_fd = wants_fd;
             if code != 0 && wants_fd {
                 cq_attr.wait_obj = FI_WAIT_NONE;
                 has_fd = false;
-                code = open_queue(&mut cq_attr, &mut this.cq);
+                code = call!(ops, cq_open(domain.domain, &mut cq_attr, &mut this.cq, none));
             }
             domain.check("fi_cq_open", code)?;
-            let code = ops.endpoint.map_or(-FI_ENOSYS, |open| open(domain.domain, info.raw(), &mut this.ep, none));
+            let code = call!(ops, endpoint(domain.domain, info.raw(), &mut this.ep, none));
             domain.check("fi_endpoint", code)?;
             let fid: *mut Fid = this.ep.cast();
             let ops = &*(*fid).ops;
-            let bind = |what: *mut Fid, flags| ops.bind.map_or(-FI_ENOSYS, |bind| bind(fid, what, flags));
+            let bind = |what: *mut Fid, flags: u64| -> c_int { call!(ops, bind(fid, what, flags)) };
             domain.check("fi_ep_bind of addresses", bind(this.av.cast(), 0))?;
             let completions = bind(this.cq.cast(), FI_SEND | FI_RECV);
             domain.check("fi_ep_bind of completions", completions)?;
-            let code = ops.control.map_or(-FI_ENOSYS, |control| control(fid, FI_ENABLE, none));
+            let code = call!(ops, control(fid, FI_ENABLE, none));
             domain.check("fi_enable", code)?;
             if has_fd {
                 let fid: *mut Fid = this.cq.cast();
                 let mut fd: c_int = -1;
-                let code = (*(*fid).ops)
-                    .control
-                    .map_or(-FI_ENOSYS, |control| control(fid, FI_GETWAIT, ptr::from_mut(&mut fd).cast()));
+                let code: c_int = call!((*(*fid).ops), control(fid, FI_GETWAIT, ptr::from_mut(&mut fd).cast()));
                 this.wait = (code == 0 && fd >= 0).then_some(fd);
             }
         }
@@ -183,7 +174,7 @@ impl Endpoint {
         Ok(this)
     }
 
-    /// What is known of the provider.
+    /// The provider's properties.
     pub(in crate::ofi) fn info(&self) -> Info<'_> {
         self.domain.info()
     }
@@ -212,11 +203,7 @@ impl Endpoint {
         let mut address = vec![0; MAX_ADDRESS_BYTES];
         let mut bytes = address.len();
         // SAFETY: the endpoint is open; at most `bytes` are written to `address`.
-        let code = unsafe {
-            (*(*self.ep).cm)
-                .getname
-                .map_or(-FI_ENOSYS, |getname| getname(self.ep.cast(), address.as_mut_ptr().cast(), &mut bytes))
-        };
+        let code = unsafe { call!((*(*self.ep).cm), getname(self.ep.cast(), address.as_mut_ptr().cast(), &mut bytes)) };
         self.domain.check("fi_getname", code)?;
         address.truncate(bytes);
         Ok(address)
@@ -231,11 +218,9 @@ impl Endpoint {
         let mut padded = [0_u64; 2 * MAX_ADDRESS_BYTES / 8];
         let mut known = u64::MAX;
         // SAFETY: the library reads an address of the domain's format, which is shorter than `padded`, and writes one result.
-        let count = unsafe {
+        let count: c_int = unsafe {
             ptr::copy_nonoverlapping(address.as_ptr(), padded.as_mut_ptr().cast(), address.len());
-            (*(*self.av).ops)
-                .insert
-                .map_or(-FI_ENOSYS, |insert| insert(self.av, padded.as_ptr().cast(), 1, &mut known, 0, ptr::null_mut()))
+            call!((*(*self.av).ops), insert(self.av, padded.as_ptr().cast(), 1, &mut known, 0, ptr::null_mut()))
         };
         (count == 1).then_some(FabricAddress(known))
     }
@@ -250,7 +235,7 @@ impl Endpoint {
         self.info().pieces().min(MAX_PIECES)
     }
 
-    /// What an error of an operation means.
+    /// Text for an error of an operation.
     #[cold]
     pub(in crate::ofi) fn error(&self, code: c_int) -> OfiError {
         self.domain.error("a libfabric operation", code)
@@ -321,7 +306,7 @@ impl Endpoint {
     }
 
     /// Adds a chunk of buffers and returns their numbers.
-    pub(in crate::ofi) fn grow(&mut self) -> Result<core::ops::Range<Slot>, OfiError> {
+    pub(in crate::ofi) fn grow(&mut self) -> Result<core::ops::Range<BufferId>, OfiError> {
         let bytes = self.slot_bytes * self.chunk_slots;
         let first = self.uses.len();
         let memory = Mapping::anonymous(bytes)
@@ -330,16 +315,16 @@ impl Endpoint {
         if self.info().domain_attr().mr_mode & FI_MR_LOCAL != 0 {
             let at = chunk.memory.at(0, bytes);
             // SAFETY: the endpoint closes all regions before it unmaps the memory, which only its operations use.
-            let region = unsafe { self.registrar().register_buffers(at, bytes) };
+            let region = unsafe { self.registrar().register_for(at, bytes, Access::Buffers) };
             chunk.region = Some(region?);
         }
         self.chunks.push(chunk);
-        self.uses.resize(first + self.chunk_slots, Use::Idle);
+        self.uses.resize(first + self.chunk_slots, BufferUse::Idle);
         Ok(first..self.uses.len())
     }
 
     /// Address, descriptor and context of a buffer.
-    fn place(&mut self, slot: Slot) -> (*mut u8, *mut c_void, *mut c_void) {
+    fn place(&mut self, slot: BufferId) -> (*mut u8, *mut c_void, *mut c_void) {
         let chunk = &mut self.chunks[slot / self.chunk_slots];
         let number = slot % self.chunk_slots;
         let memory = chunk.memory.at(number * self.slot_bytes, self.slot_bytes);
@@ -348,9 +333,9 @@ impl Endpoint {
         (memory, desc, context)
     }
 
-    /// What lies in a buffer. Empty while an operation uses it.
-    pub(in crate::ofi) fn buffer(&self, slot: Slot) -> &[u8] {
-        if self.uses[slot] != Use::Idle {
+    /// Contents of a buffer; empty while an operation uses it.
+    pub(in crate::ofi) fn buffer(&self, slot: BufferId) -> &[u8] {
+        if self.uses[slot] != BufferUse::Idle {
             return &[];
         }
         let memory = &self.chunks[slot / self.chunk_slots].memory;
@@ -360,8 +345,8 @@ impl Endpoint {
     }
 
     /// A buffer to fill. Empty while an operation uses it.
-    pub(in crate::ofi) fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
-        if self.uses[slot] != Use::Idle {
+    pub(in crate::ofi) fn buffer_mut(&mut self, slot: BufferId) -> &mut [u8] {
+        if self.uses[slot] != BufferUse::Idle {
             return &mut [];
         }
         let (at, ..) = self.place(slot);
@@ -370,33 +355,27 @@ impl Endpoint {
     }
 
     /// Gives an idle buffer to the next message that comes.
-    pub(in crate::ofi) fn receive(&mut self, slot: Slot) -> Result<(), PostError> {
-        assert_eq!(self.uses[slot], Use::Idle, "buffer {slot} is in use");
+    pub(in crate::ofi) fn receive(&mut self, slot: BufferId) -> Result<(), PostError> {
+        assert_eq!(self.uses[slot], BufferUse::Idle, "buffer {slot} is in use");
         let (at, desc, context) = self.place(slot);
         // SAFETY: the buffer and its context stay until the endpoint is closed, and nobody looks at them before the completion.
         let code = unsafe {
-            (*(*self.ep).msg).recv.map_or(-FI_ENOSYS as isize, |receive| {
-                receive(self.ep, at.cast(), self.slot_bytes, desc, FI_ADDR_UNSPEC, context)
-            })
+            call!((*(*self.ep).msg), recv(self.ep, at.cast(), self.slot_bytes, desc, FI_ADDR_UNSPEC, context))
         };
-        self.begun(slot, Use::Receiving, code)
+        self.begun(slot, BufferUse::Receiving, code)
     }
 
     /// Sends the first `bytes` of an idle buffer.
-    pub(in crate::ofi) fn send(&mut self, slot: Slot, bytes: usize, to: FabricAddress) -> Result<(), PostError> {
-        assert_eq!(self.uses[slot], Use::Idle, "buffer {slot} is in use");
+    pub(in crate::ofi) fn send(&mut self, slot: BufferId, bytes: usize, to: FabricAddress) -> Result<(), PostError> {
+        assert_eq!(self.uses[slot], BufferUse::Idle, "buffer {slot} is in use");
         assert!(bytes <= self.slot_bytes);
         let (at, desc, context) = self.place(slot);
         // SAFETY: as in `receive`; nobody changes the buffer before the completion.
-        let code = unsafe {
-            (*(*self.ep).msg)
-                .send
-                .map_or(-FI_ENOSYS as isize, |send| send(self.ep, at.cast(), bytes, desc, to.0, context))
-        };
-        self.begun(slot, Use::Sending, code)
+        let code = unsafe { call!((*(*self.ep).msg), send(self.ep, at.cast(), bytes, desc, to.0, context)) };
+        self.begun(slot, BufferUse::Sending, code)
     }
 
-    fn begun(&mut self, slot: Slot, with: Use, code: isize) -> Result<(), PostError> {
+    fn begun(&mut self, slot: BufferId, with: BufferUse, code: isize) -> Result<(), PostError> {
         match -code {
             0 => {
                 self.uses[slot] = with;
@@ -453,7 +432,7 @@ impl Endpoint {
             return;
         }
         // SAFETY: the library returns the contexts that it was given, each of which lives as long as the endpoint. The number behind
-        // its own words it leaves alone.
+        // its own words stays unchanged.
         let number = unsafe { (*context).number };
         if let Some(in_use) = number.checked_sub(FIRST_OPERATION).and_then(|number| self.moving.get_mut(number)) {
             if in_use.take().is_some() {
@@ -464,12 +443,12 @@ impl Endpoint {
         let Some(use_) = self.uses.get_mut(number) else {
             return;
         };
-        events.push(match (core::mem::replace(use_, Use::Idle), error) {
-            (Use::Receiving, 0) => Event::Received(number, bytes.min(self.slot_bytes)),
-            (Use::Sending, 0) => Event::Sent(number),
-            (Use::Receiving, _) => Event::ReceiveFailed(number),
-            (Use::Sending, _) => Event::SendFailed(number),
-            (Use::Idle, _) => return,
+        events.push(match (core::mem::replace(use_, BufferUse::Idle), error) {
+            (BufferUse::Receiving, 0) => Event::Received(number, bytes.min(self.slot_bytes)),
+            (BufferUse::Sending, 0) => Event::Sent(number),
+            (BufferUse::Receiving, _) => Event::ReceiveFailed(number),
+            (BufferUse::Sending, _) => Event::SendFailed(number),
+            (BufferUse::Idle, _) => return,
         });
     }
 }

@@ -8,18 +8,16 @@ use super::abi::*;
 use super::library::Library;
 use crate::ofi::OfiError;
 
-/// What a provider must be able to do.
+/// Required abilities of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ofi) enum Needs {
-    /// Messages.
     Messages,
-    /// Messages, stores and fetches.
     Rma,
     /// The same, and messages, stores and fetches come behind the stores before them.
     OrderedRma,
 }
 
-/// What comes behind stores: messages, stores, fetches.
+/// Messages, stores and fetches are ordered behind stores.
 const STORES_FIRST: u64 = FI_ORDER_SAW | FI_ORDER_WAW | FI_ORDER_RAW;
 
 impl Needs {
@@ -38,18 +36,17 @@ impl Needs {
     }
 }
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ofi) struct Wanted<'a> {
     /// The provider; `None` for all of them.
     pub(in crate::ofi) provider: Option<&'a str>,
     /// The address of an interface of this host.
     pub(in crate::ofi) source: Option<&'a str>,
-    /// What it must be able to do; `None` for all that it can.
+    /// Required abilities; `None`: report all that there are.
     pub(in crate::ofi) needs: Option<Needs>,
 }
 
-/// What fits, the best first.
+/// Matching interfaces, best first.
 pub(in crate::ofi) struct InfoList {
     first: *mut RawInfo,
     library: &'static Library,
@@ -128,7 +125,6 @@ impl InfoList {
         Ok(hints)
     }
 
-    /// Each of them.
     pub(in crate::ofi) fn iter(&self) -> impl Iterator<Item = Info<'_>> {
         let mut next = self.first;
         core::iter::from_fn(move || {
@@ -183,7 +179,17 @@ impl Info<'_> {
         unsafe { &*self.raw.fabric_attr }
     }
 
-    /// Name of the provider.
+    /// What sends, stores and fetches can do.
+    fn sending(&self) -> &TxAttr {
+        // SAFETY: as above.
+        unsafe { &*self.raw.tx_attr }
+    }
+
+    fn receiving(&self) -> &RxAttr {
+        // SAFETY: as above.
+        unsafe { &*self.raw.rx_attr }
+    }
+
     pub(in crate::ofi) fn provider(&self) -> String {
         text(self.fabric_attr().prov_name)
     }
@@ -194,7 +200,6 @@ impl Info<'_> {
         (version >> 16, version & 0xffff)
     }
 
-    /// Name of the interface.
     pub(in crate::ofi) fn domain(&self) -> String {
         text(self.domain_attr().name)
     }
@@ -206,17 +211,11 @@ impl Info<'_> {
 
     /// Whether messages, stores and fetches come behind the stores before them.
     pub(in crate::ofi) fn orders_stores(&self) -> bool {
-        // SAFETY: as above.
-        let (sent, received) = unsafe { ((*self.raw.tx_attr).msg_order, (*self.raw.rx_attr).msg_order) };
-        self.has_rma() && sent & received & STORES_FIRST == STORES_FIRST
+        let order = self.sending().msg_order & self.receiving().msg_order;
+        self.has_rma() && order & STORES_FIRST == STORES_FIRST
     }
 
-    /// Whether words of peers' memory can be changed.
-    pub(in crate::ofi) fn has_atomics(&self) -> bool {
-        self.raw.caps & FI_ATOMIC != 0
-    }
-
-    /// The longest message, bytes.
+    /// Bytes of the longest message.
     pub(in crate::ofi) fn max_message_bytes(&self) -> usize {
         // SAFETY: as above.
         unsafe { (*self.raw.ep_attr).max_msg_size }
@@ -224,20 +223,17 @@ impl Info<'_> {
 
     /// Sends and writes that may be under way.
     pub(in crate::ofi) fn transmits(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { (*self.raw.tx_attr).size }
+        self.sending().size
     }
 
     /// Pieces of local memory in one operation.
     pub(in crate::ofi) fn pieces(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { (*self.raw.tx_attr).iov_limit }
+        self.sending().iov_limit
     }
 
     /// Receives that may be posted.
     pub(in crate::ofi) fn receives(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { (*self.raw.rx_attr).size }
+        self.receiving().size
     }
 }
 

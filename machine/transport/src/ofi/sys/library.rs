@@ -38,7 +38,7 @@ impl Library {
         (version >> 16, version & 0xffff)
     }
 
-    /// What an error of a call means.
+    /// Text for an error of a call.
     pub(in crate::ofi) fn error_text(&self, code: c_int) -> String {
         // SAFETY: fi_strerror takes any number and returns a static string, or none.
         let text = unsafe { (self.strerror)(code) };
@@ -75,7 +75,7 @@ fn open() -> Result<Library, OfiError> {
     Ok(library)
 }
 
-/// What signals of faults do, which is restored when this is dropped.
+/// Handlers of fault signals, restored on drop.
 struct Handlers([(c_int, libc::sigaction); 7]);
 
 impl Handlers {

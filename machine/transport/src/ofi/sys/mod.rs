@@ -15,7 +15,7 @@ mod library;
 mod pinner;
 mod region;
 
-pub(super) use endpoint::{Endpoint, Event, FabricAddress, OPERATIONS, PostError, Slot};
+pub(super) use endpoint::{BufferId, Endpoint, Event, FabricAddress, OPERATIONS, PostError};
 pub(super) use info::{InfoList, Needs, Wanted};
 pub(super) use library::Library;
 pub use pinner::OfiPinner;

@@ -7,7 +7,7 @@ use mapwire_host::pinning::{PinError, Pinner};
 use mapwire_translation::{Frame, PAGE_SHIFT, PageRange};
 use rustix::io::Errno;
 
-use super::region::{Region, Registrar};
+use super::region::{Access, Region, Registrar};
 use crate::ofi::OfiError;
 use crate::ofi::rma::RemoteRights;
 
@@ -47,10 +47,7 @@ impl OfiPinner {
 
 impl Pinner for OfiPinner {
     fn pin(&mut self, pages: PageRange, frames: &mut [Frame]) -> Result<(), PinError> {
-        if u64::try_from(frames.len()) != Ok(pages.count) {
-            let frames = frames.len();
-            return Err(PinError::FrameCount { pages, frames });
-        }
+        check_count(pages, frames)?;
         if pages.count == 0 {
             return Ok(());
         }
@@ -65,7 +62,8 @@ impl Pinner for OfiPinner {
         }
         // SAFETY: the promise of `new`.
         let region = unsafe {
-            self.registrar.register_memory(core::ptr::with_exposed_provenance_mut(address), bytes, RemoteRights::NONE)
+            let address = core::ptr::with_exposed_provenance_mut(address);
+            self.registrar.register_for(address, bytes, Access::Peers(RemoteRights::NONE))
         };
         let region = Arc::new(region.map_err(|error| refused(pages, &error))?);
         for (index, (frame, page)) in frames.iter_mut().zip(pages).enumerate() {
@@ -77,10 +75,7 @@ impl Pinner for OfiPinner {
     }
 
     fn unpin(&mut self, pages: PageRange, frames: &[Frame]) -> Result<(), PinError> {
-        if u64::try_from(frames.len()) != Ok(pages.count) {
-            let frames = frames.len();
-            return Err(PinError::FrameCount { pages, frames });
-        }
+        check_count(pages, frames)?;
         let wrong =
             pages.iter().zip(frames).find(|(page, frame)| page.0 != frame.0 || !self.pinned.contains_key(&page.0));
         if let Some((page, &frame)) = wrong {
@@ -109,6 +104,11 @@ impl Pinner for OfiPinner {
     fn name(&self) -> &'static str {
         "libfabric"
     }
+}
+
+fn check_count(pages: PageRange, frames: &[Frame]) -> Result<(), PinError> {
+    let count = frames.len();
+    (count as u64 == pages.count).then_some(()).ok_or(PinError::FrameCount { pages, frames: count })
 }
 
 #[cold]

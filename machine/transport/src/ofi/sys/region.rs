@@ -15,12 +15,12 @@ use crate::ofi::rma::{RemoteMemory, RemoteRights};
 /// Keys that are drawn before registration counts as refused: others may have one already.
 const DRAWS: usize = 8;
 
-/// What is registered at a domain, and its endpoint.
+/// The endpoint of a domain, and its registered regions.
 #[derive(Default)]
-pub(super) struct Regions(Mutex<Open>);
+pub(super) struct Regions(Mutex<Registered>);
 
 #[derive(Default)]
-struct Open {
+struct Registered {
     /// Of this domain; none once it is closed.
     endpoint: Option<EpPointer>,
     regions: Vec<Option<MrPointer>>,
@@ -35,7 +35,7 @@ unsafe impl Send for EpPointer {}
 unsafe impl Send for MrPointer {}
 
 impl Regions {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Registered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +64,7 @@ pub struct Region {
     key: u64,
     base: u64,
     desc: *mut c_void,
-    /// What keeps the memory mapped, where that is ours.
+    /// Keeps the memory mapped, if it was registered as a mapping.
     _memory: Option<Arc<Mapping>>,
 }
 
@@ -74,13 +74,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// What a peer needs to reach it.
+    /// Address and key for peers.
     #[must_use]
     pub fn remote(&self) -> RemoteMemory {
         RemoteMemory { key: self.key, base: self.base, bytes: self.bytes as u64 }
     }
 
-    /// Its length.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.bytes
@@ -113,6 +112,14 @@ impl core::fmt::Debug for Region {
     }
 }
 
+/// Who may use registered memory.
+#[derive(Clone, Copy)]
+pub(super) enum Access {
+    Buffers,
+    /// Peers with these rights; without any, stores and fetches of this process.
+    Peers(RemoteRights),
+}
+
 /// Registers memory at an endpoint's domain.
 #[derive(Clone)]
 pub struct Registrar(pub(super) Arc<Domain>);
@@ -141,52 +148,33 @@ impl Registrar {
     ) -> Result<Region, OfiError> {
         let address = memory.at(offset, bytes);
         // SAFETY: the region keeps the mapping, whose bytes others may change at any time.
-        let mut region = unsafe { self.register_memory(address, bytes, rights) }?;
+        let mut region = unsafe { self.register_for(address, bytes, Access::Peers(rights)) }?;
         region._memory = Some(Arc::clone(memory));
         Ok(region)
     }
 
-    /// Registers memory of this process: for its own operations if peers have no rights, else for theirs alone.
+    /// Registers memory of this process for `access`.
     ///
     /// # Errors
     /// As [`register`](Self::register).
     ///
     /// # Safety
-    /// The bytes stay mapped, for stores too if `rights` or reads need it, while the region lives, and nobody assumes anything of
+    /// The bytes stay mapped, for stores too if `access` or reads need it, while the region lives, and nobody assumes anything of
     /// their values.
-    pub unsafe fn register_memory(
+    pub(super) unsafe fn register_for(
         &self,
         address: *mut u8,
         bytes: usize,
-        rights: RemoteRights,
+        access: Access,
     ) -> Result<Region, OfiError> {
-        // Not FI_SEND: some providers let peers read what may be sent.
-        let mut access = match rights {
-            RemoteRights::NONE => FI_READ | FI_WRITE,
-            _ => 0,
+        // Only buffers have FI_SEND: some providers let peers read what may be sent.
+        let access = match access {
+            Access::Buffers => FI_SEND | FI_RECV,
+            Access::Peers(RemoteRights::NONE) => FI_READ | FI_WRITE,
+            Access::Peers(RemoteRights { store, fetch }) => {
+                (u64::from(store) * FI_REMOTE_WRITE) | (u64::from(fetch) * FI_REMOTE_READ)
+            }
         };
-        if rights.store {
-            access |= FI_REMOTE_WRITE;
-        }
-        if rights.fetch {
-            access |= FI_REMOTE_READ;
-        }
-        // SAFETY: this function's contract.
-        unsafe { self.register_for(address, bytes, access) }
-    }
-
-    /// As [`register_memory`](Self::register_memory), for messages.
-    ///
-    /// # Safety
-    /// As there.
-    pub(super) unsafe fn register_buffers(&self, address: *mut u8, bytes: usize) -> Result<Region, OfiError> {
-        // SAFETY: this function's contract.
-        unsafe { self.register_for(address, bytes, FI_SEND | FI_RECV) }
-    }
-
-    /// # Safety
-    /// As of [`register_memory`](Self::register_memory).
-    unsafe fn register_for(&self, address: *mut u8, bytes: usize, access: u64) -> Result<Region, OfiError> {
         let domain = &self.0;
         let info = domain.info();
         let attr = info.domain_attr();
@@ -200,12 +188,9 @@ impl Registrar {
         for _ in 0..DRAWS {
             // SAFETY: the domain is open; the caller answers for the memory; the result goes to `region`.
             code = unsafe {
-                (*(*domain.domain).mr).reg.map_or(-FI_ENOSYS, |reg| {
-                    let (fid, memory) = (domain.domain.cast(), address.cast_const().cast());
-                    let key = draw(key_bytes);
-                    let none = ptr::null_mut();
-                    reg(fid, memory, bytes, access, 0, key, 0, &mut region, none)
-                })
+                let (fid, memory) = (domain.domain.cast(), address.cast_const().cast());
+                let (key, none) = (draw(key_bytes), ptr::null_mut());
+                call!((*(*domain.domain).mr), reg(fid, memory, bytes, access, 0, key, 0, &mut region, none))
             };
             if code != -libc::ENOKEY || mode & FI_MR_PROV_KEY != 0 {
                 break;
@@ -252,11 +237,10 @@ unsafe fn bind(region: *mut Fid, endpoint: *mut Fid) -> i32 {
     // SAFETY: this function's contract; what is open has its table.
     unsafe {
         let ops = &*(*region).ops;
-        let code = ops.bind.map_or(-FI_ENOSYS, |bind| bind(region, endpoint, 0));
-        if code != 0 {
-            return code;
+        match call!(ops, bind(region, endpoint, 0)) {
+            0 => call!(ops, control(region, FI_ENABLE, ptr::null_mut())),
+            code => code,
         }
-        ops.control.map_or(-FI_ENOSYS, |control| control(region, FI_ENABLE, ptr::null_mut()))
     }
 }
 

@@ -34,7 +34,6 @@ const SEND_BUFFER_BYTES: usize = 16 * 1024;
 /// The listener's number among the events.
 pub(super) const LISTENER: u64 = u64::MAX;
 
-/// The listening socket.
 pub(super) struct Door {
     listener: OwnedFd,
 }
@@ -80,7 +79,7 @@ impl Broker {
             self.stats.refused_user += 1;
             return turn_away(&socket, Refusal::User);
         }
-        // Without it the kernel's usual size holds, which only costs more.
+        // If refused, the kernel's default size stays, which costs more.
         let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
         let origin = self.origin_of(pid);
         self.make_room(origin, now);
@@ -173,7 +172,7 @@ impl Broker {
     }
 }
 
-/// Says why a connection is closed, to whom it may concern: nothing of it is kept if there is no room.
+/// Tells the peer why its connection is closed, if its socket has room.
 fn turn_away(socket: &OwnedFd, why: Refusal) {
     let _ = socket::send(socket, &ToRank::Refused(why).encode(), None);
 }

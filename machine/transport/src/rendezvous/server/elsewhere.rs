@@ -7,27 +7,16 @@ use super::super::message::{Card, Secret};
 use super::{Broker, MakeChannel};
 use crate::board::{BoardError, RankState};
 
-/// What brokers tell each other of their own ranks.
+/// What brokers tell each other about their own ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// How ranks of other hosts reach `rank`.
-    Card {
-        /// The rank.
-        rank: u32,
-        /// What it has published.
-        card: Card,
-    },
+    Card { rank: u32, card: Card },
     /// What has become of `rank`.
-    State {
-        /// The rank.
-        rank: u32,
-        /// Its state.
-        state: RankState,
-    },
+    State { rank: u32, state: RankState },
 }
 
 impl Word {
-    /// Whom it is about.
     #[must_use]
     pub fn rank(&self) -> u32 {
         match self {
@@ -36,7 +25,7 @@ impl Word {
     }
 }
 
-/// A word of a rank that the teller cannot speak for.
+/// A word about a rank that its sender does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a word of rank {0}, which is on this host or not in the job")]
 pub struct NotElsewhere(pub u32);

@@ -60,7 +60,7 @@ pub(super) struct Owed {
     pub(super) tag: u64,
 }
 
-/// What came of an attempt to send.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     Yes,
@@ -80,7 +80,7 @@ pub(super) fn most_channels(ranks: u64) -> usize {
 }
 
 impl Broker {
-    /// What waits for `rank`, which may not have joined; `None` if it has gone, or another broker serves it.
+    /// Queue of records for `rank`, which may not have joined; `None` if it has gone, or another broker serves it.
     fn queue_of(&mut self, rank: u32) -> Option<&mut VecDeque<Outgoing>> {
         if self.is_elsewhere(rank) {
             return None;
@@ -125,7 +125,7 @@ impl Broker {
         queue.is_some_and(|queue| queue.iter().filter(|it| it.is_channel()).count() >= most)
     }
 
-    /// Channels in this queue wait no more.
+    /// Uncounts the channels in this queue.
     pub(super) fn forget_channels(&mut self, queue: &VecDeque<Outgoing>) {
         let waited = queue.iter().filter(|next| next.is_channel()).count();
         self.waiting_channels = self.waiting_channels.saturating_sub(waited);
@@ -173,7 +173,7 @@ impl Broker {
         }
     }
 
-    /// Notes that `to` is owed a descriptor.
+    /// Notes a descriptor that `to` must get later.
     pub(super) fn owe(&mut self, to: u32, owed: Owed, now: Instant) {
         let is_served = self.queue_of(to).is_some();
         let all = &mut self.ranks[to as usize].owed;
@@ -201,19 +201,19 @@ impl Broker {
         }
     }
 
-    /// Whether a rank that is owed something has room, as far as is known.
+    /// Whether a rank that is owed descriptors is not known to be full.
     fn may_take(&self, rank: u32) -> bool {
         let record = &self.ranks[rank as usize];
         let connection = record.connection.and_then(|at| self.connections.get(at));
         !record.owed.is_empty() && matches!(connection, Some(Some(connection)) if !connection.wants_out)
     }
 
-    /// Whether anybody is owed what may be asked for: what was asked for before may have been given up by who passed it.
+    /// Whether a descriptor is owed that can be asked for: its passer may have given up an earlier request.
     pub(super) fn owes(&self) -> bool {
         self.short_until.is_none() && (0..self.ranks.len()).any(|rank| self.may_take(rank as u32))
     }
 
-    /// Asks for what is owed to ranks that have room.
+    /// Asks for descriptors that are owed to ranks with room.
     pub(super) fn ask_for_all(&mut self, now: Instant) {
         if self.short_until.is_some() {
             return;
@@ -251,7 +251,7 @@ impl Broker {
                     break;
                 }
                 Sent::Broken => {
-                    // It has closed. What it sent before is read, then its end is met.
+                    // It has closed. What it sent before is still read.
                     let queue = std::mem::take(&mut connection.queue);
                     self.forget_channels(&queue);
                     break;

@@ -1,4 +1,4 @@
-//! What the broker says in the log of what ranks and strangers do: each can do it without end, so that lines are spared.
+//! The broker's log lines about ranks and strangers. Anybody can cause them without end, so their number is limited.
 
 use std::fmt;
 use std::time::Instant;
@@ -7,36 +7,26 @@ use mapwire_host::log_limit::LeftOut;
 
 use super::Broker;
 
-/// What lines are about.
+/// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
-    /// Whose doing; `None`: of a process that belongs to no rank, or of all together.
-    pub(super) rank: Option<u32>,
-    pub(super) what: What,
-}
-
-/// The kinds of lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// A connection that broke the protocol.
-    Broken,
-    /// Something wants a descriptor, and there is none.
+pub(super) enum Cause {
+    /// A connection of this rank that broke the protocol; `None`: of a process that belongs to no rank.
+    Broken(Option<u32>),
+    /// No descriptor was left.
     Short,
-    /// A channel that cannot be made.
-    NoChannel,
+    /// A channel of this rank that cannot be made.
+    NoChannel(u32),
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.what {
-            What::Broken => "connections that broke the rendezvous protocol",
-            What::Short => "times without a file descriptor",
-            What::NoChannel => "channels that could not be made",
-        })?;
-        match (self.rank, self.what) {
-            (Some(rank), _) => write!(f, ", of rank {rank}"),
-            (None, What::Broken) => f.write_str(", of processes of no rank"),
-            (None, _) => Ok(()),
+        match self {
+            Self::Broken(Some(rank)) => write!(f, "connections that broke the rendezvous protocol, of rank {rank}"),
+            Self::Broken(None) => {
+                f.write_str("connections that broke the rendezvous protocol, of processes of no rank")
+            }
+            Self::Short => f.write_str("times without a file descriptor"),
+            Self::NoChannel(rank) => write!(f, "channels that could not be made, of rank {rank}"),
         }
     }
 }
@@ -46,15 +36,15 @@ fn tell(left_out: &LeftOut<Cause>) {
 }
 
 impl Broker {
-    /// Whether a line about this is to be said.
-    pub(super) fn may_say(&mut self, rank: Option<u32>, what: What, now: Instant) -> bool {
-        self.sparing.admit(Cause { rank, what }, now)
+    /// Whether a line about this may be logged now.
+    pub(super) fn may_say(&mut self, cause: Cause, now: Instant) -> bool {
+        self.sparing.admit(cause, now)
     }
 
-    /// Says that a connection is closed, as its process talks nonsense.
+    /// Logs that a connection was closed because it broke the protocol.
     pub(super) fn say_broken(&mut self, at: usize, now: Instant) {
         let rank = self.rank_behind(at);
-        if self.may_say(rank, What::Broken, now) {
+        if self.may_say(Cause::Broken(rank), now) {
             let connection = self.connections.get(at).and_then(Option::as_ref);
             tracing::warn!(
                 rank,
@@ -75,7 +65,7 @@ impl Broker {
         connection.rank.or_else(of_origin)
     }
 
-    /// Says what was not said, as far as it is time.
+    /// Logs how many lines were left out, when that is due.
     pub(super) fn tell_left_out(&mut self, now: Instant) {
         while let Some(left_out) = self.sparing.poll(now) {
             tell(&left_out);

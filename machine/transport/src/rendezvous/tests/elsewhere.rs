@@ -46,7 +46,7 @@ fn ranks_of_two_brokers_get_each_others_cards_and_one_secret() {
         assert_eq!((zero.secret(), three.secret()), (SECRET, SECRET));
         three.publish(Card::new(b"three").unwrap()).unwrap();
         match next(&mut zero) {
-            Event::Card { peer: 3, card } => assert_eq!(card.bytes(), b"three"),
+            Event::Message(ToRank::Card { peer: 3, card }, _) => assert_eq!(card.bytes(), b"three"),
             other => panic!("{other:?}"),
         }
     });
@@ -60,7 +60,7 @@ fn who_leaves_or_dies_behind_another_broker_is_gone_here() {
         let three = Client::join(&there, 3, LONG).unwrap();
         zero.connect(2).unwrap();
         two.leave().unwrap();
-        assert!(matches!(next(&mut zero), Event::PeerGone { peer: 2 }));
+        assert!(matches!(next(&mut zero), Event::Message(ToRank::PeerGone { peer: 2 }, _)));
         drop(three);
         let end = Instant::now() + LONG;
         while zero.board().state(3) != RankState::Dead {

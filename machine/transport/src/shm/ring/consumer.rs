@@ -15,20 +15,11 @@ pub struct Incoming<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     len_bytes: usize,
-    payload: Whereabouts,
+    /// Where in the region the payload begins; `None` for one in the slot, and so in the private copy.
+    bulk: Option<usize>,
     bulk_end: u64,
 }
 
-/// Where a payload is.
-#[derive(Clone, Copy, Debug)]
-enum Whereabouts {
-    /// In the slot, so in the private copy.
-    Slot,
-    /// In the region from this offset on.
-    Bulk(usize),
-}
-
-/// The receiving end.
 #[derive(Debug)]
 pub struct Consumer {
     memory: Memory,
@@ -49,7 +40,7 @@ impl Consumer {
     }
 
     /// Looks for a packet at the head and takes private copies of what must not change; [`Self::head`] then shows
-    /// it. It stays at the head until [`Self::release`]. An error means that the ring is of no more use.
+    /// it. It stays at the head until [`Self::release`]. An error means that the ring cannot be used any more.
     #[inline]
     pub fn poll(&mut self) -> Result<bool, PeerCorrupt> {
         let memory = &self.memory;
@@ -84,13 +75,10 @@ impl Consumer {
         if is_packed {
             packed::unpack(&mut self.scratch);
         }
-        let (payload, bulk_end) = if len_bytes <= INLINE_BYTES {
-            (Whereabouts::Slot, self.cursor.place(0, false).1)
-        } else {
-            let (offset, end) = self.cursor.place(len_bytes as u32, restarted);
-            (Whereabouts::Bulk(memory.bulk_base + offset), end)
-        };
-        self.head = Some(Head { len_bytes, payload, bulk_end });
+        let bulk_bytes = if len_bytes <= INLINE_BYTES { 0 } else { len_bytes as u32 };
+        let (offset, bulk_end) = self.cursor.place(bulk_bytes, restarted);
+        let bulk = (bulk_bytes > 0).then_some(memory.bulk_base + offset);
+        self.head = Some(Head { len_bytes, bulk, bulk_end });
         Ok(true)
     }
 
@@ -100,9 +88,9 @@ impl Consumer {
         let head = self.head?;
         let scratch: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
         let (header, rest) = scratch.split_first_chunk().expect("a header fits the scratch");
-        let payload = match head.payload {
-            Whereabouts::Slot => Received::Inline(&rest[..head.len_bytes]),
-            Whereabouts::Bulk(offset) => {
+        let payload = match head.bulk {
+            None => Received::Inline(&rest[..head.len_bytes]),
+            Some(offset) => {
                 Received::Bulk(BulkPayload { region: &self.memory.region, offset, len_bytes: head.len_bytes })
             }
         };
@@ -136,11 +124,6 @@ impl Consumer {
         if self.cursor.unannounced() {
             self.cursor.announce(&self.memory);
         }
-    }
-
-    /// Packets released since the ring was made.
-    pub fn released(&self) -> u64 {
-        self.cursor.position()
     }
 
     /// Whether the producer has said that no packet follows those in the ring.

@@ -7,7 +7,6 @@ use super::*;
 /// longer one finds its lines faster than they can be asked for.
 const MOST_PREPARED_BYTES: u32 = 2048;
 
-/// The sending end.
 #[derive(Debug)]
 pub struct Producer {
     memory: Memory,

@@ -19,14 +19,13 @@ const MAX_JOINED: usize = 64;
 /// Room for the control messages of a receive: the length of segments, and one more that nobody asks for.
 const CONTROL_WORDS: usize = 6;
 
-/// What the kernel put into a buffer.
+/// Result of a receive into one buffer.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Slot {
-    /// How many bytes.
+pub(in super::super) struct FilledBuffer {
     pub(in super::super) bytes: usize,
     /// Length of each datagram among them, the last may be shorter; 0 when they are one datagram.
     pub(in super::super) segment_bytes: usize,
-    /// Who has sent them, where the kernel was asked.
+    /// Sender, if the kernel was asked.
     pub(in super::super) from: Option<SocketAddr>,
     /// Whether the buffer was too short for them, or their sender could not be answered.
     pub(in super::super) is_malformed: bool,
@@ -37,25 +36,25 @@ pub(in super::super) struct Slot {
 pub(in super::super) struct Inbox {
     slab: Slab,
     buffer_bytes: usize,
-    slots: Box<[Slot]>,
+    slots: Box<[FilledBuffer]>,
 }
 
 impl Inbox {
     /// `buffers` buffers of `buffer_bytes` bytes.
     pub(in super::super) fn new(buffers: usize, buffer_bytes: usize) -> Result<Self, Errno> {
-        let empty = Slot { bytes: 0, segment_bytes: 0, from: None, is_malformed: false };
+        let empty = FilledBuffer { bytes: 0, segment_bytes: 0, from: None, is_malformed: false };
         let buffers = buffers.min(MAX_SLOTS);
         Ok(Self { slab: Slab::new(buffers * buffer_bytes)?, buffer_bytes, slots: vec![empty; buffers].into() })
     }
 
-    /// How many buffers it has.
+    /// Number of buffers.
     pub(in super::super) fn buffers(&self) -> usize {
         self.slots.len()
     }
 
-    /// What is in buffer `slot`, as of the last receive that filled it.
+    /// Result of the last receive into buffer `slot`.
     #[inline(always)]
-    pub(in super::super) fn slot(&self, slot: usize) -> &Slot {
+    pub(in super::super) fn slot(&self, slot: usize) -> &FilledBuffer {
         &self.slots[slot]
     }
 
@@ -92,7 +91,7 @@ impl Inbox {
         let first = first_length(self.slice(0, 0..bytes));
         let is_possible = bytes <= first.saturating_mul(MAX_JOINED);
         self.slots[0] =
-            Slot { bytes, segment_bytes: if is_possible { first } else { 0 }, from: None, is_malformed: false };
+            FilledBuffer { bytes, segment_bytes: if is_possible { first } else { 0 }, from: None, is_malformed: false };
         Ok(1)
     }
 
@@ -151,16 +150,16 @@ fn header(name: &mut RawAddress, iovec: &mut libc::iovec, control: &mut [u64; CO
     header
 }
 
-/// What the kernel has written to the buffers that `header` describes.
+/// Result of the receive that `header` describes.
 ///
 /// # Safety
 /// The header's name and control buffer live, and the last use of it was a receive.
 #[inline(always)]
-unsafe fn slot(bytes: usize, header: &libc::msghdr) -> Slot {
+unsafe fn slot(bytes: usize, header: &libc::msghdr) -> FilledBuffer {
     // SAFETY: the name lives, by this function's contract; `header` made it point to a `RawAddress`.
     let name = unsafe { &*header.msg_name.cast::<RawAddress>() };
     let from = name.read(header.msg_namelen);
-    Slot {
+    FilledBuffer {
         bytes,
         // SAFETY: this function's contract.
         segment_bytes: unsafe { segment_bytes(header) },

@@ -20,7 +20,6 @@ impl Slab {
         Ok(Self { mapping, bytes })
     }
 
-    /// How long it is.
     #[inline(always)]
     pub(super) fn len_bytes(&self) -> usize {
         self.bytes

@@ -19,12 +19,11 @@ const MAX_PIECES_EACH: usize = 1024;
 /// Pieces of all messages together.
 const MAX_PIECES: usize = 1024;
 
-/// What one call hands to the kernel for one address: a datagram, or several to be cut out of it.
+/// Part of a send call for one address: a datagram, or several that the kernel cuts out of it.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Message {
-    /// Where to.
     pub(in super::super) to: SocketAddr,
-    /// How many bytes in all.
+    /// Length of all datagrams together, in bytes.
     pub(in super::super) bytes: usize,
     /// Length of each datagram, the last may be shorter; 0 for one datagram.
     pub(in super::super) segment_bytes: u16,
@@ -63,7 +62,6 @@ impl Outbox {
         Ok(Self { arena: Slab::new(arena_bytes)?, used: 0, pieces: vec![none; MAX_PIECES].into(), count: 0 })
     }
 
-    /// Starts anew.
     #[inline(always)]
     pub(in super::super) fn gather<'a>(&'a mut self) -> Gather<'a> {
         self.count = 0;
@@ -82,7 +80,6 @@ pub(in super::super) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Forgets all pieces.
     #[inline(always)]
     pub(in super::super) fn clear(&mut self) {
         self.outbox.count = 0;

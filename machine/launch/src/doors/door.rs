@@ -59,7 +59,6 @@ impl Door {
         }
     }
 
-    /// What is served here.
     #[must_use]
     pub fn name(&self) -> &DoorName {
         &self.name

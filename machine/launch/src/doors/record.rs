@@ -22,7 +22,7 @@ pub(super) fn knock() -> String {
 
 /// Whether `bytes` are a knock, and of this release: else the reason to refuse it. `None`: no knock at all.
 pub(super) fn check_knock(bytes: &[u8]) -> Option<Result<(), String>> {
-    let release = text(bytes)?.strip_prefix(MAGIC)?;
+    let release = crate::clean_text(bytes, MAX_BYTES)?.strip_prefix(MAGIC)?;
     Some(if release == RELEASE {
         Ok(())
     } else {
@@ -48,7 +48,7 @@ impl Answer {
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut lines = text(bytes)?.lines();
+        let mut lines = crate::clean_text(bytes, MAX_BYTES)?.lines();
         let answer = match lines.next()? {
             "admitted" => {
                 let address = lines.next()?.parse().ok()?;
@@ -63,16 +63,6 @@ impl Answer {
         };
         lines.next().is_none().then_some(answer)
     }
-}
-
-/// A record as text that can be printed.
-fn text(bytes: &[u8]) -> Option<&str> {
-    if bytes.len() > MAX_BYTES {
-        return None;
-    }
-    let text = std::str::from_utf8(bytes).ok()?;
-    let is_clean = !text.contains(|c: char| c.is_control() && c != '\n');
-    is_clean.then_some(text)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub trait Host: Send + Sync + 'static {
     /// Joins a new job as rank 0, and makes ready for guests, who wait meanwhile. On a thread of its own.
     ///
     /// # Errors
-    /// Why it cannot; the guests are told.
+    /// The reason, which the waiting guests are told.
     fn open_job(&self, job: JobId, address: &JobAddress) -> Result<(), String>;
 
     /// A guest has been given a rank. It joins when this is over.
@@ -110,7 +110,7 @@ impl Reception {
         self.0.order(Order::Open(door));
     }
 
-    /// Answers there no more. Guests that are in stay.
+    /// Stops answering there. Guests that were admitted stay.
     pub fn remove(&self, name: &DoorName) {
         self.0.order(Order::Close(name.clone()));
     }

@@ -56,7 +56,7 @@ impl HostedJob {
         self.stage != Stage::Over && self.next < self.size
     }
 
-    /// Guests that are not gone, as far as is known.
+    /// Number of guests that are not known to be gone.
     pub(super) fn guests(&self) -> usize {
         self.guests.len()
     }

@@ -15,11 +15,8 @@ use super::{Credentials, DoorName, MeetingError};
 /// What a server gives a client: a place in its job. The server is rank 0.
 #[derive(Debug)]
 pub struct Admission {
-    /// Where the client joins.
     pub address: JobAddress,
-    /// Its rank there.
     pub rank: u32,
-    /// Ranks in the job.
     pub size: u32,
     /// The server, by the kernel's word.
     pub server: Credentials,

@@ -1,4 +1,4 @@
-//! How processes of one host meet that no launcher started together: a server and clients that come and go.
+//! Doors: how clients that come and go find a server on their host without a launcher.
 //!
 //! A server opens a [`Door`] for each name that it serves. A client [knocks](knock), and is given the address of a job in which the server
 //! is rank 0, and a rank of its own. Both then join that job as ranks of any other do. The server's [`Reception`] is a thread that answers

@@ -35,7 +35,7 @@ impl Knock {
     fn hear(&mut self) -> Option<()> {
         let mut bytes = [0; MAX_BYTES + 1];
         match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
-            // Whoever waits has nothing more to say.
+            // A client that waits must not send again.
             Ok((_, length)) if length > 0 && !self.is_waiting => {
                 match bytes.get(..length).and_then(check_knock)? {
                     Ok(()) => self.is_waiting = true,
@@ -57,7 +57,7 @@ impl Knock {
 pub(super) struct Knocks(Vec<Knock>);
 
 impl Knocks {
-    /// Takes one in. Of too many, the oldest of its user goes, or of the user who has most.
+    /// Adds a knock. If there are too many, the oldest of its user goes, or of the user with the most.
     pub(super) fn take(&mut self, socket: OwnedFd, who: Credentials, now: Instant) {
         let count = |user| self.0.iter().filter(|k| k.who.user == user).count();
         let most = if !is_own(who.user) && count(who.user) >= MOST_OF_OTHER {
@@ -73,7 +73,7 @@ impl Knocks {
         self.0.push(Knock { socket, who, since: now, is_waiting: false });
     }
 
-    /// Reads what they say, and closes those that are gone, talk nonsense or are silent for too long.
+    /// Reads their records, and closes those that are gone, malformed or silent for too long.
     pub(super) fn hear(&mut self, now: Instant) {
         self.0.retain_mut(|knock| {
             let is_late = !knock.is_waiting && now >= knock.since + SILENT;
