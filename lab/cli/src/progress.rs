@@ -11,7 +11,6 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How often the time of a long step is shown anew.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The progress of one task.
 pub(crate) struct Progress {
     bar: ProgressBar,
     begun: Instant,
@@ -81,7 +80,6 @@ impl Drop for Progress {
     }
 }
 
-/// An input whose progress is shown.
 pub(crate) struct Watched<'a, R> {
     input: R,
     read: u64,

@@ -46,11 +46,8 @@ pub struct Causes {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// [`Causes::compulsory`].
     Compulsory,
-    /// [`Causes::capacity`].
     Capacity,
-    /// [`Causes::conflict`].
     Conflict,
 }
 

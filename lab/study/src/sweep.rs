@@ -22,7 +22,6 @@ pub struct Sweep {
     pub limits: Vec<Limit>,
     /// Policies for unpinning. They do not matter where nothing is unpinned: without a limit, in designs whose tables grow.
     pub policies: Vec<UnpinPolicy>,
-    /// Pages that a check miss pins.
     pub prepins: Vec<u64>,
 }
 
@@ -166,7 +165,6 @@ fn or<'a, T>(list: &'a [T], default: &'a [T]) -> &'a [T] {
     if list.is_empty() { default } else { list }
 }
 
-/// Whether the design has the option.
 fn has(design: DesignConfig, option: &str) -> bool {
     let tried = parse_design(&format!("{},{option}=", design.name()));
     !matches!(tried, Err(ParseDesignError::Option { .. }))

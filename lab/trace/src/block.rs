@@ -16,7 +16,6 @@ pub struct Block<'a> {
     pub flags: &'a [u8],
     /// First bytes of the memory.
     pub address: &'a [u64],
-    /// Bytes of the memory.
     pub bytes: &'a [u64],
 }
 
@@ -44,7 +43,6 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Its records, one by one.
     pub fn records(self) -> impl ExactSizeIterator<Item = TraceRecord> + 'a {
         (0..self.len()).map(move |index| self.record(index))
     }

@@ -150,7 +150,6 @@ fn groups_mut<T>(column: &mut [T]) -> impl Iterator<Item = &mut [T; GROUP]> {
     column.as_chunks_mut().0.iter_mut()
 }
 
-/// Reads the streams of a block.
 fn read_streams(bytes: &mut &[u8], states: &mut Vec<StreamState>) -> Result<(), Malformed> {
     let what = "its streams are cut off";
     let count = usize::from(u16::from_le_bytes(*take(bytes, what)?)) + 1;

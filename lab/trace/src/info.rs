@@ -44,7 +44,6 @@ impl OpCount {
 pub struct Counts([OpCount; TraceOp::ALL.len()]);
 
 impl Counts {
-    /// Of one operation.
     pub const fn of(&self, op: TraceOp) -> &OpCount {
         &self.0[op as usize - 1]
     }
@@ -85,7 +84,6 @@ impl Counts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     pub node: u16,
-    /// Its number on the node.
     pub process: u16,
     pub counts: Counts,
     /// Nanoseconds of processor time between its calls of the shared memory.
@@ -143,7 +141,6 @@ impl Info {
         nodes
     }
 
-    /// Of the whole trace.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for process in &self.processes {
@@ -157,7 +154,6 @@ impl Info {
         self.processes.iter().map(|p| p.computed_ns).fold(0, u64::saturating_add)
     }
 
-    /// Footprints of all processes together.
     pub fn footprint_pages(&self) -> u64 {
         self.processes.iter().map(|p| p.footprint_pages).fold(0, u64::saturating_add)
     }

@@ -86,7 +86,6 @@ impl PageSet {
         self.wide.insert(first, end);
     }
 
-    /// How many pages are in it.
     pub fn len(&self) -> u64 {
         let wide: u64 = self.wide.iter().map(|(first, end)| end - first).sum();
         let mut single = 0;
@@ -99,7 +98,6 @@ impl PageSet {
         wide + single
     }
 
-    /// Whether no page is in it.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty() && self.wide.is_empty()
     }

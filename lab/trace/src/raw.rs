@@ -39,7 +39,6 @@ pub struct RawReader<R: Read> {
 }
 
 impl RawReader<File> {
-    /// Opens the file of a rank.
     pub fn open(path: &Path) -> Result<Self, RawError> {
         let name = path.display().to_string();
         match File::open(path) {

@@ -178,12 +178,10 @@ impl<R: Read> TraceReader<R> {
         &self.file
     }
 
-    /// Records and times so far.
     pub fn so_far(&self) -> Summary {
         self.so_far
     }
 
-    /// Bytes read so far.
     pub fn position_bytes(&self) -> u64 {
         self.at
     }

@@ -239,7 +239,6 @@ fn new_seed() -> u64 {
     mapwire_sim::random::mix(nanoseconds) >> 32
 }
 
-/// The command that repeats a run.
 fn repeats(seed: u64, wants: &Wants, args: &DrawArgs) -> String {
     let mut command = format!("mapwire sim run --seed {seed} --rules {}", args.rules);
     command.push_str(match wants {
@@ -269,7 +268,6 @@ fn repeats(seed: u64, wants: &Wants, args: &DrawArgs) -> String {
     command
 }
 
-/// `mapwire sim`.
 pub(crate) fn command(command: &SimCommand) -> ExitCode {
     let done = match command {
         SimCommand::Run(args) => run::command(args),

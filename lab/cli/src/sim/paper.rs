@@ -45,7 +45,6 @@ fn row_size(text: &str) -> Result<RowSize, String> {
     }
 }
 
-/// `mapwire sim paper`.
 pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
     let paper = PAPERS.iter().find(|paper| paper.name == args.name);
     let paper = paper.ok_or_else(|| format!("no machine of paper `{}` is known", args.name))?;

@@ -104,7 +104,6 @@ impl ReplayArgs {
     }
 }
 
-/// `mapwire sim replay`.
 pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
     if args.measured.is_some() && args.machine != MachineArg::Here {
         return Err("--measured is for --machine here: leave it out for other machines".into());

@@ -29,7 +29,6 @@ pub(crate) struct RunArgs {
     json: bool,
 }
 
-/// `mapwire sim run`.
 pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
     let workload = args.draw.workload.unwrap_or(Workload::Calls);
     let wants = args.draw.wanted(workload)?;

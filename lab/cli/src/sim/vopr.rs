@@ -76,7 +76,6 @@ impl Drawn {
     }
 }
 
-/// `mapwire sim vopr`.
 pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let draw = &args.draw;
     let drawn = Drawn::new(draw)?;

@@ -20,11 +20,8 @@ pub use sweep::{SWEEP_PAGES, Sweep};
 mapwire_wire::codes! {
     /// A policy of an application, or the optimum.
     pub enum Chooser: u8 {
-        /// [`Sweep`].
         Sweep = 0 => "sweep",
-        /// [`Released`].
         Released = 1 => "released",
-        /// [`Optimum`].
         Optimum = 2 => "optimum",
     }
 }

@@ -39,9 +39,7 @@ fn line(a: (u64, u64), b: (u64, u64), at: u64) -> u64 {
 /// A cost that is known as a range, in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Between {
-    /// The least.
     pub least_ps: u64,
-    /// The most.
     pub most_ps: u64,
 }
 

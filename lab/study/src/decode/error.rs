@@ -5,7 +5,6 @@ use mapwire_wire::TraceRecord;
 
 use super::{MAX_OPERATION_PAGES, PAGE_ID};
 
-/// A record that cannot be studied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("{}", told(*record, cause))]

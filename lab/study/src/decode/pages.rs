@@ -40,17 +40,14 @@ fn name(process: Process, page: Page) -> u64 {
 }
 
 impl Pages {
-    /// Pages met so far.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Processes whose pages were met.
     pub fn processes(&self) -> u64 {
         self.processes.len() as u64
     }
 
-    /// Whether none was met.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -176,13 +176,11 @@ impl Keys {
         self.line_count
     }
 
-    /// Key of the line of a page.
     #[inline(always)]
     pub fn key(&self, id: u32) -> u32 {
         self.keys[id as usize]
     }
 
-    /// Number of the line of a page.
     #[inline(always)]
     pub fn line(&self, id: u32) -> u32 {
         match self.line_entries {

@@ -15,7 +15,6 @@ pub use gather::{Gathered, Source, direct_note, gather, left_out_note};
 use crate::cost::CostProfile;
 use crate::published::{Paper, figures};
 
-/// One cell, ours or the paper's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
     /// As it is shown; `-` where there is none, `?` where the paper's is not legible, in parentheses where its column is not known.
@@ -25,7 +24,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A number with so many decimals.
     pub fn number(value: f64, decimals: usize) -> Self {
         Cell { text: format!("{value:.decimals$}"), value: Some(value) }
     }
@@ -55,9 +53,7 @@ pub struct Comparison {
     pub name: &'static str,
     pub caption: String,
     pub unit: &'static str,
-    /// Names of the keys of a row.
     pub keys: Vec<&'static str>,
-    /// The keys of each row.
     pub row_keys: Vec<Vec<String>>,
     pub ours: Side,
     pub published: Side,
@@ -65,7 +61,6 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A comparison without rows.
     fn new(
         (paper, name): (Paper, &'static str),
         caption: &str,

@@ -158,7 +158,6 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The head of a packed group.
 struct GroupHead {
     width: u32,
     shift: u32,

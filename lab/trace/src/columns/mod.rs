@@ -6,7 +6,6 @@ pub(crate) mod encode;
 mod fit;
 mod packing;
 
-/// Values of a packed group.
 pub(crate) const GROUP: usize = 1024;
 /// Most values of a dictionary: as many as stay in a first-level cache.
 pub(crate) const MAX_DICTIONARY: usize = 4096;

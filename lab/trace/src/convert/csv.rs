@@ -88,7 +88,6 @@ impl<R: Read> Reader for CsvReader<R> {
     }
 }
 
-/// Reads a value off the front.
 #[inline]
 fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Option<()> {
     match column {
@@ -158,7 +157,6 @@ fn explain(line: &[u8], columns: &[Column]) -> String {
     format!("there are {} values for {} columns", values.len(), columns.len())
 }
 
-/// Writes records as a CSV file.
 pub(super) struct CsvWriter<W: Write> {
     out: BufWriter<W>,
     direct: bool,

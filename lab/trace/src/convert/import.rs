@@ -8,7 +8,6 @@ use super::error::ConvertError;
 use super::tags::TAG_SHIFT;
 use crate::metadata::Metadata;
 
-/// How a file is imported.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportOptions {
     /// The node of records that name none.
@@ -136,7 +135,6 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// With what the file's head tells.
     pub(super) fn with_head(self, metadata: Option<Metadata>, total_records: u64) -> Self {
         Self { metadata, total_records: Some(total_records), ..self }
     }

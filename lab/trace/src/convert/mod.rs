@@ -92,10 +92,8 @@ trait Sink {
     fn finish(&mut self) -> Result<u64, ConvertError>;
 }
 
-/// How a trace is exported.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions {
-    /// Only records of this node.
     pub node: Option<u16>,
     /// Only records of this process of each node.
     pub process: Option<u16>,

@@ -37,7 +37,6 @@ pub struct OracleRecord {
     /// In units of choice.
     pub clock_time: U32,
     pub obj_id: U64,
-    /// Its bytes.
     pub obj_size: U32,
     /// The number of its next record, from 1; −1 if there is none.
     pub next_access_vtime: I64,

@@ -35,11 +35,8 @@ use super::parquet_pages::Checked;
 use super::parquet_types::{is_integer, since_1970_ns, timestamp_ns};
 use crate::metadata::Metadata;
 
-/// The key of the metadata.
 const KEY: &str = "mapwire";
-/// Rows of a row group.
 const GROUP_ROWS: usize = 256 << 10;
-/// Rows read at a time.
 const BATCH_ROWS: usize = 16 << 10;
 
 fn schema() -> Result<Type, ParquetError> {
@@ -69,7 +66,6 @@ fn schema() -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Writes records as a Parquet file.
 pub(super) struct ParquetWriter<W: Write + Send> {
     out: SerializedFileWriter<W>,
     names: [ByteArray; TraceOp::ALL.len()],

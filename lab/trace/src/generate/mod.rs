@@ -17,15 +17,12 @@ pub use pattern::Pattern;
 use pattern::{Program, State, Transfer};
 use random::Random;
 
-/// Where each rank's buffer begins.
 pub const BUFFER_ADDRESS: u64 = 0x5600_0000_0000;
-/// Where each rank's export begins.
 pub const EXPORT_ADDRESS: u64 = 0x7f00_0000_0000;
 /// Ranks with places of their own have them up to so many bytes further up.
 const SPREAD_BYTES: u64 = 1 << 38;
 /// Longest buffer: what fits between the two addresses, at any place.
 pub const MAX_BUFFER_BYTES: u64 = 1 << 40;
-/// Most ranks of a trace.
 pub const MAX_RANKS: u64 = 1 << 20;
 
 /// A transfer arrives so long after it began, at the earliest.

@@ -40,7 +40,6 @@ pub(super) struct Transfer {
     pub(super) op: TraceOp,
     /// Where the rank's own memory is: in its buffer.
     pub(super) local: u64,
-    /// The other rank of the program.
     pub(super) peer: usize,
     /// Where the peer's memory is: in its export.
     pub(super) remote: u64,
@@ -69,7 +68,6 @@ pub(super) struct State {
 
 /// Bytes of a task in the queue.
 const TASK_BYTES: u64 = 64;
-/// Most pieces of a task's data.
 const TASK_PIECES: u64 = 8;
 
 /// Scatters popularity over the buffer: a bijection of the numbers below `pieces`.

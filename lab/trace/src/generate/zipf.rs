@@ -39,7 +39,6 @@ impl Zipf {
         ratio * log
     }
 
-    /// The inverse of the integral.
     fn inverse(&self, y: f64) -> f64 {
         let t = (y * (1.0 - self.skew)).max(-1.0);
         let ratio = if t.abs() > 1e-8 { libm::log1p(t) / t } else { 1.0 - t / 2.0 };

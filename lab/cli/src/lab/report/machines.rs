@@ -32,7 +32,6 @@ pub(super) struct Chapter {
 }
 
 impl MachineOptions {
-    /// Runs the machines that were chosen.
     pub(super) fn run(&self) -> Result<Vec<Chapter>, LabError> {
         let wants = |name: &str| self.machines.iter().any(|it| it == name);
         let chosen = PAPERS.iter().filter(|paper| wants(paper.name) || wants("all"));

@@ -30,7 +30,6 @@ pub(crate) struct ReportArgs {
     output: PathBuf,
 }
 
-/// `mapwire lab report`.
 pub(crate) fn command(args: &ReportArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
     let output = Output::begin(Some(&args.output), &args.traces.traces)?;

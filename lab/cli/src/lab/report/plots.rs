@@ -5,7 +5,6 @@ use plotly::common::{DashType, Line, Marker, MarkerSymbol, Mode, Title, Visible}
 use plotly::layout::{Axis, AxisType, BarMode, Margin};
 use plotly::{Bar, Configuration, Layout, Plot, Scatter};
 
-/// A plot of the page.
 pub(super) struct Drawn {
     pub(super) plot: Plot,
     /// Whether it has the paper's values, not shown at first.
