@@ -67,15 +67,6 @@ impl Causes {
     }
 }
 
-impl AddAssign for Causes {
-    fn add_assign(&mut self, other: Self) {
-        self.compulsory += other.compulsory;
-        self.capacity += other.capacity;
-        self.conflict += other.conflict;
-        self.associative += other.associative;
-    }
-}
-
 /// NIC misses by path, and by whether the process ever missed the page (its line, for caches with longer ones) before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathMisses {
@@ -117,27 +108,21 @@ impl PathMisses {
     }
 }
 
-impl AddAssign for PathMisses {
-    fn add_assign(&mut self, other: Self) {
-        self.send_cold += other.send_cold;
-        self.send_other += other.send_other;
-        self.receive_cold += other.receive_cold;
-        self.receive_other += other.receive_other;
-    }
+/// Sums field by field.
+macro_rules! summed {
+    ($($name:ident { $($field:ident)+ })+) => {$(
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    )+};
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.lookups += other.lookups;
-        self.receive_lookups += other.receive_lookups;
-        self.check_misses += other.check_misses;
-        self.nic_misses += other.nic_misses;
-        self.misses += other.misses;
-        self.pins += other.pins;
-        self.unpins += other.unpins;
-        self.interrupts += other.interrupts;
-        self.buffer_misses += other.buffer_misses;
-        self.process_misses += other.process_misses;
-        self.fragmented_pages += other.fragmented_pages;
+summed! {
+    Causes { compulsory capacity conflict associative }
+    PathMisses { send_cold send_other receive_cold receive_other }
+    Counts {
+        lookups receive_lookups check_misses nic_misses misses pins unpins interrupts buffer_misses process_misses fragmented_pages
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io::Read;
 
 use mapwire_wire::TraceRecord;
@@ -72,10 +71,6 @@ pub struct Merge<S> {
     clamped: u64,
     started: bool,
     failed: bool,
-}
-
-pub fn merge(readers: Vec<RawReader<File>>) -> Merge<RawReader<File>> {
-    Merge::new(readers)
 }
 
 impl<S: RecordStream> Merge<S> {

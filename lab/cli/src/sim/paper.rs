@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SimError, seed};
 use crate::lab::output::{Output, known_columns, print};
+pub(crate) use plot::draw as drawing;
 
 #[derive(Debug, Args)]
 pub(crate) struct PaperArgs {
@@ -66,14 +67,9 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
         false => print(&text::report(paper, &report, known_columns()))?,
     }
     if let Some(plot) = plot {
-        plot.write(plot::draw(&report.figures).as_bytes())?;
+        plot.write(drawing(&report.figures).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The figures, one below the other, as one SVG drawing.
-pub(crate) fn drawing(figures: &[Figure]) -> String {
-    plot::draw(figures)
 }
 
 fn in_json(paper: &str, report: &Report) -> String {

@@ -84,47 +84,41 @@ pub struct OptionError {
 impl Options {
     /// Checks that all options make sense together.
     pub fn check(&self) -> Result<(), OptionError> {
-        let wrong = |option, value: &dyn ToString, mend| Err(OptionError { option, value: value.to_string(), mend });
         let ranks = u64::from(self.nodes) * u64::from(self.processes);
-        if self.records == 0 {
-            return wrong("--records", &0, "a trace has at least one");
-        }
-        if self.nodes == 0 {
-            return wrong("--nodes", &0, "there must be at least one");
-        }
-        if self.processes == 0 {
-            return wrong("--processes", &0, "each node must have at least one");
-        }
-        if ranks > MAX_RANKS {
-            return wrong("--nodes times --processes", &ranks, "at most 1,048,576 ranks can be generated");
-        }
-        if self.patterns.is_empty() || self.patterns.len() > usize::from(self.processes) {
-            return wrong(
+        let (patterns, processes) = (self.patterns.len(), usize::from(self.processes));
+        let mixed = format!("{patterns} patterns for {processes} processes");
+        // Whether an option cannot be, its name and value, and what it may be.
+        let options: [(bool, &'static str, &dyn ToString, &'static str); 10] = [
+            (self.records == 0, "--records", &self.records, "a trace has at least one"),
+            (self.nodes == 0, "--nodes", &self.nodes, "there must be at least one"),
+            (processes == 0, "--processes", &processes, "each node must have at least one"),
+            (ranks > MAX_RANKS, "--nodes times --processes", &ranks, "at most 1,048,576 ranks can be generated"),
+            (
+                !(1..=processes).contains(&patterns),
                 "--mix",
-                &format!("{} patterns for {} processes", self.patterns.len(), self.processes),
+                &mixed,
                 "every pattern needs a process on each node; raise --processes",
-            );
-        }
-        if self.piece_bytes == 0 || self.piece_bytes > self.buffer_bytes {
-            return wrong(
+            ),
+            (
+                !(1..=self.buffer_bytes).contains(&self.piece_bytes),
                 "--bytes",
                 &self.piece_bytes,
                 "a transfer has at least one byte, and at most those of --buffer",
-            );
+            ),
+            (self.buffer_bytes > MAX_BUFFER_BYTES, "--buffer", &self.buffer_bytes, "a buffer has at most 1 TiB"),
+            (self.stride == 0, "--stride", &self.stride, "it must be at least 1"),
+            (!(self.skew > 0.0 && self.skew <= 10.0), "--skew", &self.skew, "it must be above 0, and at most 10"),
+            (
+                !(1..=1_000_000_000).contains(&self.gap_ns),
+                "--gap",
+                &self.gap_ns,
+                "it must be from 1 to 1,000,000,000 ns",
+            ),
+        ];
+        match options.into_iter().find(|option| option.0) {
+            None => Ok(()),
+            Some((_, option, value, mend)) => Err(OptionError { option, value: value.to_string(), mend }),
         }
-        if self.buffer_bytes > MAX_BUFFER_BYTES {
-            return wrong("--buffer", &self.buffer_bytes, "a buffer has at most 1 TiB");
-        }
-        if self.stride == 0 {
-            return wrong("--stride", &0, "it must be at least 1");
-        }
-        if !(self.skew > 0.0 && self.skew <= 10.0) {
-            return wrong("--skew", &self.skew, "it must be above 0, and at most 10");
-        }
-        if self.gap_ns == 0 || self.gap_ns > 1_000_000_000 {
-            return wrong("--gap", &self.gap_ns, "it must be from 1 to 1,000,000,000 ns");
-        }
-        Ok(())
     }
 
     /// The options as a command line, all of them: it generates the same trace wherever it is run.

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use mapwire_sim::hardware::Lane;
 use mapwire_sim::paper::{Figure, Group, Line, Plot};
 
+use crate::lab::output::escaped;
+
 const WIDTH: f64 = 900.0;
 /// Room to the left of the axes.
 const LEFT: f64 = 110.0;
@@ -17,7 +19,7 @@ const LANE: f64 = 20.0;
 const COLOURS: [&str; 6] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"];
 
 /// A drawing of all figures, one below the other.
-pub(super) fn draw(figures: &[Figure]) -> String {
+pub(crate) fn draw(figures: &[Figure]) -> String {
     let mut body = String::new();
     let mut top = 10.0;
     for figure in figures {
@@ -31,10 +33,6 @@ pub(super) fn draw(figures: &[Figure]) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{body}</svg>\n"
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn text(to: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
