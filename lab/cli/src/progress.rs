@@ -24,7 +24,6 @@ impl Progress {
         Self::new(what, total, "{bytes}/{total_bytes}", "{bytes}", "{bytes_per_sec}")
     }
 
-    /// Progress through `total` records.
     pub(crate) fn records(what: &str, total: Option<u64>) -> Self {
         Self::new(what, total, "{human_pos}/{human_len}", "{human_pos}", "{per_sec}")
     }

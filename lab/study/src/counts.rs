@@ -7,7 +7,6 @@ use std::ops::AddAssign;
 pub struct Counts {
     /// Pages translated: one for each page of each operation.
     pub lookups: u64,
-    /// Of them on the receive path.
     pub receive_lookups: u64,
     /// Times that the library found a page that a transfer needed not pinned, and had it pinned.
     pub check_misses: u64,
@@ -15,7 +14,6 @@ pub struct Counts {
     pub nic_misses: u64,
     /// Misses by path and kind; they sum up to `nic_misses`.
     pub misses: PathMisses,
-    /// Pages pinned.
     pub pins: u64,
     /// Pages unpinned, one call each.
     pub unpins: u64,

@@ -14,7 +14,6 @@ pub struct Block<'a> {
     pub op: &'a [u8],
     /// [`TRACE_FLAG_DIRECT`](mapwire_wire::TRACE_FLAG_DIRECT), [`TRACE_FLAG_INLINE`](mapwire_wire::TRACE_FLAG_INLINE) or nothing.
     pub flags: &'a [u8],
-    /// First bytes of the memory.
     pub address: &'a [u64],
     pub bytes: &'a [u64],
 }

@@ -19,7 +19,6 @@ pub(crate) struct Columns {
     op: Vec<u8>,
     flags: Vec<u8>,
     streams: Vec<StreamState>,
-    /// Stream numbers of a group.
     numbers: Box<Group>,
     /// Of stream numbers, times, bytes and addresses.
     buffers: [Buffers; 4],

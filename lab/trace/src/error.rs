@@ -25,7 +25,6 @@ pub struct Damage {
     pub file: String,
     /// Bytes of the good part.
     pub at: u64,
-    /// Records of the good part.
     pub records: u64,
     pub kind: DamageKind,
 }
@@ -46,13 +45,11 @@ pub enum DamageKind {
     /// The block says that it has impossibly many bytes or records.
     #[error("the block that follows claims {records} records in {bytes} bytes, which no block has")]
     Size { records: u32, bytes: u32 },
-    /// The bytes are not those that were written.
     #[error("the block that follows was changed: its checksum is {found:08x}, not {expected:08x}")]
     Checksum { found: u32, expected: u32 },
     /// The checksum is right, but the contents make no sense.
     #[error("the block that follows is malformed: {0}")]
     Malformed(&'static str),
-    /// The block begins before the one before it ends.
     #[error("the block that follows begins at {first_ns} ns, before the last record, at {last_ns} ns")]
     Unordered { first_ns: u64, last_ns: u64 },
     /// The end does not fit what stood before it.
@@ -62,7 +59,6 @@ pub enum DamageKind {
     BehindEnd,
 }
 
-/// Why a record or a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     #[error("cannot write the trace")]

@@ -88,7 +88,6 @@ pub struct ProcessInfo {
     pub counts: Counts,
     /// Nanoseconds of processor time between its calls of the shared memory.
     pub computed_ns: u64,
-    /// Distinct pages of its transfers.
     pub footprint_pages: u64,
     /// Distinct pages of its sends and fetches, those included that were held for one.
     pub send_footprint_pages: u64,
@@ -114,7 +113,6 @@ pub struct Info {
     pub file_bytes: u64,
     /// Why the file is not good to its end, if it is not.
     pub damage: Option<Damage>,
-    /// Bytes of the pages counted.
     pub page_bytes: u64,
     /// By node and process.
     pub processes: Vec<ProcessInfo>,
@@ -176,7 +174,6 @@ impl Info {
     }
 }
 
-/// Counts of one process, while they grow.
 #[derive(Debug, Default)]
 struct Tally {
     counts: Counts,
@@ -243,7 +240,6 @@ impl Counter {
         }
     }
 
-    /// What was counted, by node and process.
     pub fn processes(&self) -> Vec<ProcessInfo> {
         let mut keys: Vec<(u32, usize)> = self.index_of.iter().map(|(k, i)| (*k, *i)).collect();
         keys.sort_unstable();

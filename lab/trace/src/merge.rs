@@ -18,7 +18,6 @@ pub const STEP_BACK_NS: u64 = 1_000_000_000;
 pub trait RecordStream: Iterator<Item = Result<TraceRecord, Self::Error>> {
     type Error;
 
-    /// Its file, as errors call it.
     fn file(&self) -> &str;
 }
 

@@ -8,7 +8,6 @@ use crate::spread::Spread;
 /// Bytes of a page unless a trace says otherwise.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Pages of a chunk of a set.
 const CHUNK_PAGES: u64 = 512;
 /// Runs of more pages are kept as runs, not page by page.
 const WIDE_PAGES: u64 = 1 << 24;

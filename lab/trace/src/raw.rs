@@ -10,7 +10,6 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::reader::read_up_to;
 
-/// Why a rank's file cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
     #[error("cannot read {file} at record {record}")]
@@ -67,7 +66,6 @@ impl<R: Read> RawReader<R> {
         Self { ahead_ns, ..self }
     }
 
-    /// The file's name, as errors call it.
     pub fn file(&self) -> &str {
         &self.file
     }

@@ -66,7 +66,6 @@ pub(crate) fn read_up_to(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<
 }
 
 impl TraceReader<File> {
-    /// Opens the trace file at `path`.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| ReadError::Io { file: name.clone(), at: 0, source })?;
@@ -173,7 +172,6 @@ impl<R: Read> TraceReader<R> {
         &self.metadata
     }
 
-    /// The file's name, as errors call it.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -207,12 +205,10 @@ impl<R: Read> TraceReader<R> {
         if self.advance()? { Ok(Some(self.columns.block())) } else { Ok(None) }
     }
 
-    /// All records that are left, one by one.
     pub fn records(self) -> Records<R> {
         Records { reader: self, next: 0 }
     }
 
-    /// Decodes the next block, if there is one.
     fn advance(&mut self) -> Result<bool, ReadError> {
         if self.state != State::Reading {
             return Ok(false);
@@ -309,7 +305,6 @@ impl<R: Read> TraceReader<R> {
     }
 }
 
-/// The records of a trace file, one by one.
 #[derive(Debug)]
 pub struct Records<R: Read> {
     reader: TraceReader<R>,

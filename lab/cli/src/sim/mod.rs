@@ -94,7 +94,6 @@ pub(crate) struct DrawArgs {
     bug: Option<String>,
 }
 
-/// What `--workload` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Workload {
     /// All calls of exports and imports
@@ -109,7 +108,6 @@ enum Workload {
     Rpc,
 }
 
-/// What `--delivery` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DeliveryArg {
     /// Each packet once and in order
@@ -174,7 +172,6 @@ impl DrawArgs {
         })
     }
 
-    /// The beginning of the trace, or all of it.
     fn replay(&self) -> Result<Replay, SimError> {
         let mut replay = Replay::default();
         let Some(path) = &self.trace else { return Ok(replay) };
@@ -190,13 +187,11 @@ impl DrawArgs {
     }
 }
 
-/// The names that `--rules` takes.
 pub(crate) fn rule_names() -> Vec<&'static str> {
     let names = RULES.iter().map(|rule: &Rule| rule.name);
     ["all", "none"].into_iter().chain(names).collect()
 }
 
-/// The names that `--bug` takes.
 pub(crate) fn bug_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Canary::ALL.iter().map(|(name, _)| *name).collect();
     let shared = SharedCanary::ALL.iter().map(|(name, _)| *name);

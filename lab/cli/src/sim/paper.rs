@@ -97,7 +97,6 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// An object for each constant of a machine.
 fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
     let rows = profile.constants().iter();
     let rows = rows.map(|row| {
@@ -120,7 +119,6 @@ fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
     rows.collect()
 }
 
-/// An object for each cell of a table.
 fn cells(table: &Table) -> Vec<Map<String, Value>> {
     let thousandths = |milli: i64| milli as f64 / 1000.0;
     let mut objects = Vec::new();
@@ -145,7 +143,6 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
     objects
 }
 
-/// An object for each line or span of a figure.
 fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
     let name = figure.name;
     match &figure.plot {

@@ -43,7 +43,6 @@ pub(crate) struct ReplayArgs {
     json: bool,
 }
 
-/// What `--machine` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MachineArg {
     /// Millipage's cluster: 300-MHz Pentium II, Windows NT, Myrinet; messages interrupt

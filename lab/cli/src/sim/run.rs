@@ -41,7 +41,6 @@ pub(super) trait Shown: mapwire_sim::Workload {
 
     fn went(&self, outcome: &Outcome<Self::Seen>, shrunk: Option<&Shrunk>) -> Value;
 
-    /// The same for people.
     fn tell(&self, outcome: &Outcome<Self::Seen>) -> String;
 
     /// The fewest faults and calls with which it fails, where that can be found.
@@ -93,7 +92,6 @@ fn show_one<W: Shown>(wanted: &W::Wanted, seed: u64, repeats: &str, json: bool) 
     Ok(if found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// An object with the members of another.
 fn with(mut object: Value, more: Value) -> Value {
     if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
         object.extend(more);

@@ -9,7 +9,6 @@ use mapwire_sim::{Coverage, Interrupt};
 
 use super::{DrawArgs, SimError, Workload, coverage, new_seed, run, seed};
 
-/// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]

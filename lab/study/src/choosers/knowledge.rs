@@ -46,7 +46,6 @@ struct Used {
     page: Page,
     /// Place of its last use among those of its process.
     place: usize,
-    /// The preparation that it was for.
     time: u64,
 }
 
@@ -166,7 +165,6 @@ impl Learner {
         if self.next_uses && uses > MOST_USES { Err(StudyError::TooLong { most: MOST_USES }) } else { Ok(()) }
     }
 
-    /// What is known of the whole trace.
     pub fn finish(mut self) -> Knowledge {
         self.learn();
         let futures = self

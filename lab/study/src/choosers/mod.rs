@@ -27,7 +27,6 @@ mapwire_wire::codes! {
 }
 
 impl Chooser {
-    /// One of a process with that future.
     pub fn with_future(self, future: Arc<Future>) -> Box<dyn ChooseVictims> {
         match self {
             Chooser::Sweep => Box::new(Sweep::default()),
@@ -53,7 +52,6 @@ impl fmt::Display for UnpinPolicy {
     }
 }
 
-/// A word that names no policy of a study.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}; or one of an application: sweep, released, optimum")]
 pub struct UnpinPolicyError(ParsePolicyError);

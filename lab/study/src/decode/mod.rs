@@ -19,7 +19,6 @@ pub const PAGE_ID: u32 = (1 << 30) - 1;
 /// The lookup is the first of its operation. The lookups up to the next such one are the operation's other pages, in
 /// rising order.
 pub const FIRST: u32 = 1 << 30;
-/// The lookup is on the receive path.
 pub const RECEIVE: u32 = 1 << 31;
 
 /// Lookups after which a chunk is full.
@@ -37,7 +36,6 @@ pub struct Selection {
     pub fetch: bool,
     /// Stores into exports and fetches out of them.
     pub receive: bool,
-    /// Those that went through the NIC.
     pub ring: bool,
     /// Those that went by mapped memory.
     pub direct: bool,
@@ -50,7 +48,6 @@ impl Selection {
     pub const ALL: Selection =
         Selection { send: true, fetch: true, receive: true, ring: true, direct: true, piece_pages: None };
 
-    /// The same with transfers cut into pieces.
     #[must_use]
     pub const fn in_pieces_of(self, pages: u64) -> Self {
         Selection { piece_pages: Some(pages), ..self }
@@ -119,11 +116,9 @@ pub struct Event {
 pub struct Totals {
     pub operations: u64,
     pub lookups: u64,
-    /// Lookups on the receive path.
     pub receive_lookups: u64,
     /// Lookups of transfers that went by mapped memory: no NIC met them.
     pub direct_lookups: u64,
-    /// Transfers that were cut into pieces.
     pub cut_transfers: u64,
     /// Pages that a lookup touched before any export of them: check misses, where nothing is ever unpinned.
     pub first_touches: u64,
@@ -141,12 +136,9 @@ pub struct Chunk {
     pub events: Vec<Event>,
 }
 
-/// One node of a trace.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its number in the trace.
     pub number: u16,
-    /// The pages met so far.
     pub pages: Pages,
     /// Lookups since the last [`Decoder::clear`].
     pub chunk: Chunk,
@@ -252,7 +244,6 @@ impl Decoder {
         self.records
     }
 
-    /// Lookups of transfers that were not selected.
     pub fn left_out(&self) -> LeftOut {
         self.left_out
     }

@@ -76,7 +76,6 @@ impl Pages {
         *cell
     }
 
-    /// The page's number, if it has one.
     pub fn find(&self, process: Process, page: Page) -> Option<u32> {
         let name = name(process, page);
         let base = *self.index.get(&(name >> LEAF_SHIFT))?;

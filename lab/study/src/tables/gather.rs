@@ -129,7 +129,6 @@ pub(super) fn four_megabytes(configuration: Configuration) -> Configuration {
     configuration.with_rules(PinRules::default().with_limit(PinLimit::Pages(TABLE_5_PAGES)))
 }
 
-/// The default design under Table 7's limit.
 pub(super) fn sixteen_megabytes(prepin: u64) -> Configuration {
     let rules = PinRules::default().with_limit(PinLimit::Pages(TABLE_7_PAGES)).with_prepin_pages(prepin);
     Configuration::new(DesignConfig::default()).with_rules(rules)

@@ -19,7 +19,6 @@ use crate::published::{Paper, figures};
 pub struct Cell {
     /// As it is shown; `-` where there is none, `?` where the paper's is not legible, in parentheses where its column is not known.
     pub text: String,
-    /// As a number, if it is one.
     pub value: Option<f64>,
 }
 
@@ -113,7 +112,6 @@ impl Comparison {
         self.published.rows.push(published);
     }
 
-    /// Our cell of the row with those keys.
     pub fn ours_at(&self, keys: &[&str], column: &str) -> Option<&Cell> {
         let row = self.row_keys.iter().position(|row| row == keys)?;
         let at = self.ours.columns.iter().position(|name| name == column)?;

@@ -24,7 +24,6 @@ pub(crate) struct Encoder {
     entries: Vec<u8>,
     compressed: Vec<u8>,
     way: Way,
-    /// Blocks for which the way holds.
     holds: u32,
 }
 
@@ -34,7 +33,6 @@ pub(crate) fn estimate(values: &[u64]) -> usize {
     values.chunks(GROUP).step_by(groups.div_ceil(4)).map(|group| Fit::of(group).bytes).sum()
 }
 
-/// Appends a column of packed groups.
 fn pack(values: &[u64], out: &mut Vec<u8>) {
     out.push(PACKED);
     for values in values.chunks(GROUP) {

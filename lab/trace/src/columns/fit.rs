@@ -16,7 +16,6 @@ pub(super) struct Fit {
     pub(super) bytes: usize,
 }
 
-/// Bits of `span`.
 const fn bits(span: u64) -> u32 {
     64 - span.leading_zeros()
 }

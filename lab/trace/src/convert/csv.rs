@@ -16,7 +16,6 @@ use super::text::{Lines, TEXT_BYTES, take_decimal, take_hexadecimal, take_prefix
 
 /// The columns that a file must have, in the order in which they are written.
 pub const COLUMNS: [&str; 6] = ["time_ns", "node", "process", "op", "address", "bytes"];
-/// The column that a file may have.
 pub const DIRECT: &str = "direct";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,7 +60,6 @@ impl ImportOptions {
     }
 }
 
-/// Why there is no next record.
 pub(super) enum Fault {
     /// What is wrong with the record that lies so many behind the last one.
     Value {
@@ -71,7 +70,6 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The same as an error of `file`.
     pub(super) fn at(self, file: &str, place: String) -> ConvertError {
         let file = file.to_owned();
         match self {

@@ -95,11 +95,9 @@ trait Sink {
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions {
     pub node: Option<u16>,
-    /// Only records of this process of each node.
     pub process: Option<u16>,
     /// Formats without processes get their numbers in the upper bits of addresses.
     pub tagged: bool,
-    /// CSV gets the column `direct`.
     pub direct: bool,
     /// Bytes of the pages into which operations are cut for formats of lookups.
     pub page_bytes: u64,
@@ -130,7 +128,6 @@ pub struct Exported {
     pub not_transfers: u64,
     /// Of those that were, direct ones; formats other than Parquet, and CSV without `direct`, do not tell them from others.
     pub direct: u64,
-    /// Lines, records or rows written.
     pub written: u64,
 }
 

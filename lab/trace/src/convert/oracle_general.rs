@@ -30,7 +30,6 @@ use crate::pages::pages_of;
 use crate::reader::read_up_to;
 use crate::spread::Spread;
 
-/// A record of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct OracleRecord {

@@ -27,7 +27,6 @@ pub const MAX_RANKS: u64 = 1 << 20;
 
 /// A transfer arrives so long after it began, at the earliest.
 const LATENCY_NS: u64 = 3_000;
-/// Bytes that move in a nanosecond.
 const BYTES_A_NS: u64 = 4;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +70,6 @@ impl Default for Options {
     }
 }
 
-/// An option that cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{option} is {value}: {mend}")]
 pub struct OptionError {
@@ -240,7 +238,6 @@ impl Generator {
         half + self.ranks[rank].random.below(mean - half + half.max(1))
     }
 
-    /// The turn of a rank: what it does now.
     fn turn(&mut self, now_ns: u64, index: usize) -> TraceRecord {
         let rank = &mut self.ranks[index];
         let record = |rank: &Rank, op: TraceOp, address: u64, bytes: u64, time_ns: u64| TraceRecord {

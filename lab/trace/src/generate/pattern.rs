@@ -66,7 +66,6 @@ pub(super) struct State {
     task: (usize, u64, u64),
 }
 
-/// Bytes of a task in the queue.
 const TASK_BYTES: u64 = 64;
 const TASK_PIECES: u64 = 8;
 
@@ -109,7 +108,6 @@ impl Program {
         }
     }
 
-    /// What `rank` does next.
     pub(super) fn next(&mut self, rank: usize, state: &mut State, random: &mut Random) -> Transfer {
         let step = state.step;
         state.step += 1;

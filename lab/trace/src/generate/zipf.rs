@@ -8,7 +8,6 @@ use super::random::Random;
 pub(super) struct Zipf {
     things: f64,
     skew: f64,
-    /// The integral of the hat at its two ends.
     first: f64,
     last: f64,
     /// Below this distance a draw is accepted without computing its probability.

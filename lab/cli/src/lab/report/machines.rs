@@ -13,7 +13,6 @@ use crate::lab::LabError;
 use crate::progress::Progress;
 use crate::sim::paper::{drawing, text};
 
-/// Which chapters a page has.
 #[derive(Debug, Args)]
 pub(super) struct MachineOptions {
     /// Papers whose machines have a chapter, with commas between them: all, none, or names that `mapwire sim paper` takes

@@ -116,7 +116,6 @@ impl Column<'_> {
         rows.filter_map(|(keys, cells)| Some((key(keys)?, cells[self.at].value?))).unzip()
     }
 
-    /// Adds a line, if it has points.
     fn add_line(self, plot: &mut Plot, more: &str, (x, y): (Vec<String>, Vec<f64>)) {
         if !y.is_empty() {
             let line = Scatter::new(x, y)
@@ -189,7 +188,6 @@ fn axis_of_bars(values: &[f64]) -> AxisType {
     if some.fold(f64::INFINITY, f64::min) * VANISHES < longest { AxisType::Log } else { AxisType::Linear }
 }
 
-/// Bars for the rows of each column.
 fn bars(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
     let mut values = Vec::new();

@@ -8,13 +8,9 @@ use mapwire_sim::paper::{Figure, Group, Line, Plot};
 use crate::lab::output::escaped;
 
 const WIDTH: f64 = 900.0;
-/// Room to the left of the axes.
 const LEFT: f64 = 110.0;
-/// Room to the right of them.
 const RIGHT: f64 = 20.0;
-/// Height of the lines' part.
 const HEIGHT: f64 = 360.0;
-/// Height of a lane of spans.
 const LANE: f64 = 20.0;
 const COLOURS: [&str; 6] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"];
 
@@ -40,7 +36,6 @@ fn text(to: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
     let _ = writeln!(to, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>");
 }
 
-/// A line, from and to.
 fn stroke(to: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let _ = writeln!(to, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#999\"/>");
 }
