@@ -38,14 +38,14 @@ pub struct TraceReader<R: Read> {
     at: u64,
     so_far: Summary,
     blocks: u32,
-    state: State,
+    condition: Condition,
     keep_good_part: bool,
     payload: Vec<u8>,
     columns: Columns,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum Condition {
     Reading,
     Complete,
     Damaged(Damage),
@@ -154,7 +154,7 @@ impl<R: Read> TraceReader<R> {
             metadata,
             so_far: Summary { records: 0, first_ns: 0, last_ns: 0 },
             blocks: 0,
-            state: State::Reading,
+            condition: Condition::Reading,
             keep_good_part: false,
             payload: Vec::new(),
             columns: Columns::default(),
@@ -186,14 +186,14 @@ impl<R: Read> TraceReader<R> {
 
     /// Whether the file was read to its end, and was whole.
     pub fn is_complete(&self) -> bool {
-        self.state == State::Complete
+        self.condition == Condition::Complete
     }
 
     /// The damage at which the good part ended, once it was met.
     pub fn damage(&self) -> Option<&Damage> {
-        match &self.state {
-            State::Damaged(damage) => Some(damage),
-            State::Reading | State::Complete => None,
+        match &self.condition {
+            Condition::Damaged(damage) => Some(damage),
+            Condition::Reading | Condition::Complete => None,
         }
     }
 
@@ -210,13 +210,13 @@ impl<R: Read> TraceReader<R> {
     }
 
     fn advance(&mut self) -> Result<bool, ReadError> {
-        if self.state != State::Reading {
+        if self.condition != Condition::Reading {
             return Ok(false);
         }
         let kind = match self.try_advance() {
             Ok(Ok(more)) => {
                 if !more {
-                    self.state = State::Complete;
+                    self.condition = Condition::Complete;
                 }
                 return Ok(more);
             }
@@ -224,7 +224,7 @@ impl<R: Read> TraceReader<R> {
             Err(source) => return Err(self.io(source)),
         };
         let damage = Damage { file: self.file.clone(), at: self.at, records: self.so_far.records, kind };
-        self.state = State::Damaged(damage.clone());
+        self.condition = Condition::Damaged(damage.clone());
         if self.keep_good_part { Ok(false) } else { Err(damage.into()) }
     }
 

@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 use mapwire_wire::{TraceOp, TraceRecord};
 
 pub use pattern::Pattern;
-use pattern::{Program, State, Transfer};
+use pattern::{Position, Program, Transfer};
 use random::Random;
 
 pub const BUFFER_ADDRESS: u64 = 0x5600_0000_0000;
@@ -156,7 +156,7 @@ struct Rank {
     program: usize,
     /// Its number in the program.
     number: usize,
-    state: State,
+    position: Position,
     random: Random,
     /// How far up its memory is.
     place: u64,
@@ -195,7 +195,7 @@ impl Generator {
                     process,
                     program,
                     number: members[program].len() - 1,
-                    state: State::default(),
+                    position: Position::default(),
                     random,
                     place: if options.scatter { place } else { 0 },
                     exported: false,
@@ -257,7 +257,7 @@ impl Generator {
             return exported;
         }
         let Transfer { op, local, peer, remote, bytes, gaps } =
-            self.programs[rank.program].next(rank.number, &mut rank.state, &mut rank.random);
+            self.programs[rank.program].next(rank.number, &mut rank.position, &mut rank.random);
         let begun = record(rank, op, BUFFER_ADDRESS + local, bytes, now_ns);
         let moved_ns = bytes / BYTES_A_NS;
         let arrives_ns = now_ns + LATENCY_NS + moved_ns + rank.random.below(LATENCY_NS);
