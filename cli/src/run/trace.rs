@@ -65,7 +65,7 @@ impl Trace {
         let target = self.target.try_clone();
         let file = target.and_then(WholeFile::create_at).map_err(|error| error.to_string())?;
         let mut writer = TraceWriter::new(file, &metadata).map_err(|error| with_causes(&error))?;
-        let mut merged = mapwire_trace::merge::merge(readers);
+        let mut merged = mapwire_trace::Merge::new(readers);
         for record in &mut merged {
             let mut record = record.map_err(|error| with_causes(&error))?;
             let rank = record.node.get();

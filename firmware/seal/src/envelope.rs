@@ -25,6 +25,17 @@ pub enum Envelope {
     Sealed(Box<Sessions>),
 }
 
+/// What a job does that does not seal, and what one that does.
+macro_rules! by_kind {
+    ($envelope:expr, $plain:pat => $unsealed:expr, $sessions:pat => $sealed:expr) => {
+        match $envelope {
+            Envelope::Plain($plain) => $unsealed,
+            #[cfg(feature = "sealing")]
+            Envelope::Sealed($sessions) => $sealed,
+        }
+    };
+}
+
 impl Envelope {
     /// Whether a datagram with this first byte carries a datagram of a link, rather than a handshake.
     #[must_use]
@@ -47,21 +58,13 @@ impl Envelope {
     /// Room that [`seal`](Self::seal) needs in front, in bytes.
     #[must_use]
     pub const fn front_bytes(&self) -> usize {
-        match self {
-            Self::Plain(_) => PLAIN_FRONT_BYTES,
-            #[cfg(feature = "sealing")]
-            Self::Sealed(_) => SEALED_FRONT_BYTES,
-        }
+        by_kind!(self, _ => PLAIN_FRONT_BYTES, _ => SEALED_FRONT_BYTES)
     }
 
     /// Room that [`seal`](Self::seal) needs behind, in bytes.
     #[must_use]
     pub const fn back_bytes(&self) -> usize {
-        match self {
-            Self::Plain(_) => 0,
-            #[cfg(feature = "sealing")]
-            Self::Sealed(_) => SEALED_BACK_BYTES,
-        }
+        by_kind!(self, _ => 0, _ => SEALED_BACK_BYTES)
     }
 
     /// As `Sessions::handle`.
@@ -73,11 +76,7 @@ impl Envelope {
         datagram: &mut [u8],
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Opened {
-        match self {
-            Self::Plain(plain) => plain.handle(datagram),
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.handle(now_ns, from, datagram, entropy),
-        }
+        by_kind!(self, plain => plain.handle(datagram), sessions => sessions.handle(now_ns, from, datagram, entropy))
     }
 
     /// As `Sessions::seal`, with the room of [`front_bytes`](Self::front_bytes) and [`back_bytes`](Self::back_bytes).
@@ -86,95 +85,55 @@ impl Envelope {
     /// [`NotReady`]: nothing was written.
     #[inline]
     pub fn seal(&mut self, now_ns: u64, to: NodeId, datagram: &mut [u8]) -> Result<(), NotReady> {
-        match self {
-            Self::Plain(plain) => plain.seal(to, datagram),
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.seal(now_ns, to, datagram),
-        }
+        by_kind!(self, plain => plain.seal(to, datagram), sessions => sessions.seal(now_ns, to, datagram))
     }
 
     /// As `Sessions::set_peer`.
     pub fn set_peer(&mut self, node: NodeId, key: PublicKey) {
-        match self {
-            Self::Plain(_) => {}
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.set_peer(node, key),
-        }
+        by_kind!(self, _ => (), sessions => sessions.set_peer(node, key));
     }
 
     /// As `Sessions::forget_peer`.
     pub fn forget_peer(&mut self, node: NodeId) {
-        match self {
-            Self::Plain(_) => {}
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.forget_peer(node),
-        }
+        by_kind!(self, _ => (), sessions => sessions.forget_peer(node));
     }
 
     /// As `Sessions::poll_transmit`.
     pub fn poll_transmit(&mut self, now_ns: u64, entropy: &mut dyn FnMut(&mut [u8])) -> Option<Transmit> {
-        match self {
-            Self::Plain(_) => None,
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.poll_transmit(now_ns, entropy),
-        }
+        by_kind!(self, _ => None, sessions => sessions.poll_transmit(now_ns, entropy))
     }
 
     /// As `Sessions::poll_wanted_key`.
     pub fn poll_wanted_key(&mut self) -> Option<NodeId> {
-        match self {
-            Self::Plain(_) => None,
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.poll_wanted_key(),
-        }
+        by_kind!(self, _ => None, sessions => sessions.poll_wanted_key())
     }
 
     /// As `Sessions::handle_time`.
     pub fn handle_time(&mut self, now_ns: u64) {
-        match self {
-            Self::Plain(_) => {}
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.handle_time(now_ns),
-        }
+        by_kind!(self, _ => (), sessions => sessions.handle_time(now_ns));
     }
 
     /// As `Sessions::poll_at`.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        match self {
-            Self::Plain(_) => None,
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.poll_at(),
-        }
+        by_kind!(self, _ => None, sessions => sessions.poll_at())
     }
 
     /// As `Sessions::is_ready`.
     #[must_use]
     pub fn is_ready(&self, now_ns: u64, node: NodeId) -> bool {
-        match self {
-            Self::Plain(plain) => plain.is_peer(node),
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.is_ready(now_ns, node),
-        }
+        by_kind!(self, plain => plain.is_peer(node), sessions => sessions.is_ready(now_ns, node))
     }
 
     /// As `Sessions::counters`.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
-        match self {
-            Self::Plain(plain) => plain.counters(),
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => sessions.counters(),
-        }
+        by_kind!(self, plain => plain.counters(), sessions => sessions.counters())
     }
 
     /// Bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::Plain(_) => size_of::<Self>(),
-            #[cfg(feature = "sealing")]
-            Self::Sealed(sessions) => size_of::<Self>() + sessions.bytes(),
-        }
+        size_of::<Self>() + by_kind!(self, _ => 0, sessions => sessions.bytes())
     }
 }

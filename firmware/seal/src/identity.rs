@@ -4,7 +4,7 @@ use mapwire_wire::NodeId;
 
 use crate::keys::{JobSecret, PublicKey, StaticKey};
 use crate::mac::MacKey;
-use crate::noise::{self, Grant, Keys, Parties, Started};
+use crate::noise::{self, Grant, Keys, Started};
 use crate::session::Rotation;
 use crate::wire::{FIRST_BYTES, Header, SECOND_BYTES};
 
@@ -67,22 +67,17 @@ impl Identity {
         initiate: &Header,
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Option<(Started, [u8; FIRST_BYTES])> {
-        Started::new(self.parties(peer, initiate), entropy)
+        Started::new(&self.config, peer, initiate, entropy)
     }
 
     /// Answers a handshake of `peer`.
     pub(crate) fn answer(
         &self,
         peer: &PublicKey,
-        initiate: &Header,
-        message: &[u8; FIRST_BYTES],
+        initiate: (&Header, &[u8; FIRST_BYTES]),
         grant: Grant,
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Option<([u8; SECOND_BYTES], Keys)> {
-        noise::answer(self.parties(peer, initiate), message, grant, entropy)
-    }
-
-    const fn parties<'a>(&'a self, peer: &'a PublicKey, initiate: &'a Header) -> Parties<'a> {
-        Parties::new(&self.config.secret, &self.config.key, peer, initiate)
+        noise::answer(&self.config, peer, initiate, grant, entropy)
     }
 }

@@ -11,7 +11,8 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 
 use crate::aead::KEY_BYTES;
-use crate::keys::{JobSecret, PublicKey, StaticKey};
+use crate::identity::Config;
+use crate::keys::PublicKey;
 use crate::wire::{FIRST_BYTES, GRANT_BYTES, HEADER_BYTES, Header, SECOND_BYTES, u32_at};
 
 const PROTOCOL: &str = "Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -19,7 +20,6 @@ const LABEL: &[u8; 12] = b"mapwire seal";
 /// Heap memory that `snow` uses for one handshake, approximately.
 pub(crate) const HANDSHAKE_HEAP_BYTES: usize = 1_024;
 
-/// The keys of a session.
 pub(crate) struct Keys {
     sealing: [u8; KEY_BYTES],
     opening: [u8; KEY_BYTES],
@@ -44,34 +44,17 @@ impl Keys {
     }
 }
 
-/// The two sides of a handshake.
-#[derive(Clone, Copy)]
-pub(crate) struct Parties<'a> {
-    secret: &'a JobSecret,
-    own: &'a StaticKey,
-    peer: &'a PublicKey,
-    initiate: &'a Header,
-}
-
-impl<'a> Parties<'a> {
-    /// The node with the key `own`, and its peer; `initiate` is the header of the datagram that carries the first message.
-    pub(crate) const fn new(
-        secret: &'a JobSecret,
-        own: &'a StaticKey,
-        peer: &'a PublicKey,
-        initiate: &'a Header,
-    ) -> Self {
-        Self { secret, own, peer, initiate }
-    }
-}
-
 /// A handshake whose first message has been made.
 pub(crate) struct Started(HandshakeState);
 
 impl Started {
-    /// Makes the first message.
-    pub(crate) fn new(parties: Parties<'_>, entropy: &mut dyn FnMut(&mut [u8])) -> Option<(Self, [u8; FIRST_BYTES])> {
-        let mut handshake = build(parties, entropy, true)?;
+    pub(crate) fn new(
+        config: &Config,
+        peer: &PublicKey,
+        initiate: &Header,
+        entropy: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<(Self, [u8; FIRST_BYTES])> {
+        let mut handshake = build(config, peer, initiate, entropy, true)?;
         let mut message = [0; FIRST_BYTES];
         let length = handshake.write_message(&[], &mut message).ok()?;
         (length == FIRST_BYTES).then_some((Self(handshake), message))
@@ -114,12 +97,13 @@ impl Grant {
 
 /// Answers a first message with a second one, which carries `grant`; `None` if the first does not come from the peer.
 pub(crate) fn answer(
-    parties: Parties<'_>,
-    message: &[u8; FIRST_BYTES],
+    config: &Config,
+    peer: &PublicKey,
+    (initiate, message): (&Header, &[u8; FIRST_BYTES]),
     grant: Grant,
     entropy: &mut dyn FnMut(&mut [u8]),
 ) -> Option<([u8; SECOND_BYTES], Keys)> {
-    let mut handshake = build(parties, entropy, false)?;
+    let mut handshake = build(config, peer, initiate, entropy, false)?;
     handshake.read_message(message, &mut [0; FIRST_BYTES]).ok()?;
     let mut answer = [0; SECOND_BYTES];
     let mut payload = [0; GRANT_BYTES];
@@ -132,17 +116,24 @@ pub(crate) fn answer(
     Some((answer, Keys::of(handshake)?))
 }
 
-fn build(parties: Parties<'_>, entropy: &mut dyn FnMut(&mut [u8]), initiator: bool) -> Option<HandshakeState> {
+/// Of the node of `config` with `peer`; `initiate` is the header of the datagram that carries the first message.
+fn build(
+    config: &Config,
+    peer: &PublicKey,
+    initiate: &Header,
+    entropy: &mut dyn FnMut(&mut [u8]),
+    initiator: bool,
+) -> Option<HandshakeState> {
     // Binds version, job, both nodes, the initiator's index and whether it continues a session.
     let mut prologue = [0; LABEL.len() + HEADER_BYTES];
     prologue[..LABEL.len()].copy_from_slice(LABEL);
-    prologue[LABEL.len()..].copy_from_slice(&parties.initiate.emit());
+    prologue[LABEL.len()..].copy_from_slice(&initiate.emit());
     let mut ephemeral = [0; 32];
     entropy(&mut ephemeral);
     let builder = Builder::with_resolver(PROTOCOL.parse().ok()?, Box::new(Lent(ephemeral)))
-        .psk(0, parties.secret.bytes())
-        .and_then(|builder| builder.local_private_key(parties.own.bytes()))
-        .and_then(|builder| builder.remote_public_key(&parties.peer.0))
+        .psk(0, config.secret.bytes())
+        .and_then(|builder| builder.local_private_key(config.key.bytes()))
+        .and_then(|builder| builder.remote_public_key(&peer.0))
         .and_then(|builder| builder.prologue(&prologue))
         .ok()?;
     if initiator { builder.build_initiator().ok() } else { builder.build_responder().ok() }
@@ -186,22 +177,29 @@ mod tests {
     use mapwire_wire::NodeId;
 
     use super::*;
+    use crate::{JobSecret, Rotation, StaticKey};
 
     /// Whether a handshake succeeds between these sides, given what each believes.
     fn agrees(
         (secret, own, peer, initiate): (u8, u8, u8, Header),
         (its_secret, its_own, its_peer, its_initiate): (u8, u8, u8, Header),
     ) -> bool {
-        let key = |seed: u8| StaticKey::new([seed; 32]);
-        let job = |seed: u8| JobSecret::new([seed; 32]);
+        let config = |secret: u8, own: u8| Config {
+            me: NodeId(0),
+            nodes: 4,
+            job: 3,
+            secret: JobSecret::new([secret; 32]),
+            key: StaticKey::new([own; 32]),
+            rotation: Rotation::default(),
+        };
+        let public = |seed: u8| StaticKey::new([seed; 32]).public();
         let mut entropy = |bytes: &mut [u8]| bytes.fill(99);
-        let (secret, own, public) = (job(secret), key(own), key(peer).public());
-        let parties = Parties::new(&secret, &own, &public, &initiate);
-        let (mut started, first) = Started::new(parties, &mut entropy).unwrap();
-        let (its_secret, its_own, its_public) = (job(its_secret), key(its_own), key(its_peer).public());
-        let parties = Parties::new(&its_secret, &its_own, &its_public, &its_initiate);
+        let (mut started, first) = Started::new(&config(secret, own), &public(peer), &initiate, &mut entropy).unwrap();
+        let config = config(its_secret, its_own);
         let grant = Grant::new(7, true);
-        let Some((mut second, its_keys)) = answer(parties, &first, grant, &mut entropy) else {
+        let Some((mut second, its_keys)) =
+            answer(&config, &public(its_peer), (&its_initiate, &first), grant, &mut entropy)
+        else {
             return false;
         };
         second[40] ^= 1;

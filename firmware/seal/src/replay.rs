@@ -6,7 +6,6 @@ const WORD_BITS: u64 = u64::BITS as u64;
 /// How far behind the highest counter a datagram may arrive. One word is being emptied, and does not count (RFC 6479 §3).
 pub const WINDOW: u64 = (WORDS as u64 - 1) * WORD_BITS;
 
-/// The window of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     /// Highest counter received, plus one.

@@ -43,7 +43,6 @@ pub struct Sessions {
     indexes: Indexes,
     identity: Identity,
     cookies: Cookies,
-    /// Cookies to send.
     answers: VecDeque<(Address, [u8; COOKIE_DATAGRAM_BYTES])>,
     /// Peers with something to send. A node occurs at most once, unless its peer was removed.
     queue: VecDeque<NodeId>,

@@ -64,9 +64,6 @@ pub const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + MAC_BYTES + COOKIE_BYTES
 // No answer to an unproven address is longer than the datagram from there.
 const _: () = assert!(COOKIE_DATAGRAM_BYTES <= INITIATE_BYTES && RESPOND_BYTES <= INITIATE_BYTES);
 
-const FIRST_AT: usize = HEADER_BYTES;
-const COOKIE_AT: usize = FIRST_AT + FIRST_BYTES;
-
 /// The first 16 bytes of a handshake's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -185,7 +182,6 @@ impl<'a> Checked<'a> {
         Some((first, cookie.try_into().ok()?))
     }
 
-    /// Noise's message in a respond.
     pub(crate) fn respond(&self) -> Option<&'a [u8; SECOND_BYTES]> {
         self.body.try_into().ok()
     }
@@ -197,50 +193,18 @@ impl<'a> Checked<'a> {
     }
 }
 
-pub(crate) fn initiate(
-    header: &Header,
-    first: &[u8; FIRST_BYTES],
-    cookie: &[u8; COOKIE_BYTES],
-    key: &MacKey,
-) -> [u8; INITIATE_BYTES] {
-    let mut bytes = [0; INITIATE_BYTES];
-    bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
-    bytes[FIRST_AT..COOKIE_AT].copy_from_slice(first);
-    bytes[COOKIE_AT..COOKIE_AT + COOKIE_BYTES].copy_from_slice(cookie);
-    write_code(&mut bytes, key);
-    bytes
-}
-
-pub(crate) fn respond(header: &Header, second: &[u8; SECOND_BYTES], key: &MacKey) -> [u8; RESPOND_BYTES] {
-    let mut bytes = [0; RESPOND_BYTES];
-    bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
-    bytes[FIRST_AT..FIRST_AT + SECOND_BYTES].copy_from_slice(second);
-    write_code(&mut bytes, key);
-    bytes
-}
-
-/// Writes a cookie datagram in answer to the initiate with the code `answered`.
-pub(crate) fn cookie(
-    header: &Header,
-    answered: &[u8; MAC_BYTES],
-    cookie: &[u8; COOKIE_BYTES],
-    key: &MacKey,
-) -> [u8; COOKIE_DATAGRAM_BYTES] {
-    let mut bytes = [0; COOKIE_DATAGRAM_BYTES];
-    bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
-    bytes[FIRST_AT..FIRST_AT + MAC_BYTES].copy_from_slice(answered);
-    bytes[FIRST_AT + MAC_BYTES..][..COOKIE_BYTES].copy_from_slice(cookie);
-    write_code(&mut bytes, key);
-    bytes
-}
-
-fn write_code(bytes: &mut [u8], key: &MacKey) {
+/// A handshake's datagram: its header, the two parts of its body, and the code, `BYTES` in all.
+pub(crate) fn datagram<const BYTES: usize>(header: &Header, body: [&[u8]; 2], key: &MacKey) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    for (to, byte) in bytes.iter_mut().zip(header.emit().iter().chain(body[0]).chain(body[1])) {
+        *to = *byte;
+    }
     if let Some((covered, code)) = bytes.split_last_chunk_mut() {
         *code = key.of(covered);
     }
+    bytes
 }
 
-/// The code in a handshake datagram.
 pub(crate) fn code_of(datagram: &[u8]) -> [u8; MAC_BYTES] {
     datagram.last_chunk().copied().unwrap_or_default()
 }

@@ -11,9 +11,6 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
 use crate::error::{WireError, known, must_be_zero, must_fit};
 use crate::header::VERSION;
 use crate::ids::{ExportId, Key, Rights};
@@ -22,7 +19,7 @@ use crate::refusal::Refusal;
 /// Longest name of an export, in UTF-8 bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 /// Longest encoded control message.
-pub const MAX_CONTROL_BYTES: usize = size_of::<ImportRequest>() + MAX_NAME_BYTES;
+pub const MAX_CONTROL_BYTES: usize = ControlKind::ImportRequest.fixed_bytes() + MAX_NAME_BYTES;
 
 const TOKEN: u16 = 1;
 const DIRECT: u16 = 1;
@@ -47,71 +44,18 @@ codes! {
     }
 }
 
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct Prefix {
-    version: u8,
-    kind: u8,
-    flags: U16,
-}
-
-impl Prefix {
-    fn new(kind: ControlKind, flags: u16) -> Prefix {
-        Prefix { version: VERSION, kind: kind as u8, flags: flags.into() }
+impl ControlKind {
+    /// Bytes of its message before the name: version, kind and flags, then the fields.
+    const fn fixed_bytes(self) -> usize {
+        4 + match self {
+            ControlKind::ImportRequest => 3 * 4 + 16,
+            ControlKind::ImportCancel | ControlKind::Revoked => 4,
+            ControlKind::ImportGranted => 3 * 4 + 16 + 3 * 8,
+            ControlKind::ImportRefused => 2 * 4,
+            ControlKind::Released => 4 + 16,
+            ControlKind::Goodbye => 0,
+        }
     }
-}
-
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct ImportRequest {
-    prefix: Prefix,
-    request: U32,
-    rights: U32,
-    name_bytes: U32,
-    token: Key,
-}
-
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct ImportCancel {
-    prefix: Prefix,
-    request: U32,
-}
-
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct ImportGranted {
-    prefix: Prefix,
-    request: U32,
-    export: U32,
-    rights: U32,
-    key: Key,
-    length: U64,
-    mapped_offset: U64,
-    mapped_bytes: U64,
-}
-
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct ImportRefused {
-    prefix: Prefix,
-    request: U32,
-    reason: U32,
-}
-
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct Revoked {
-    prefix: Prefix,
-    export: U32,
-}
-
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
-#[repr(C)]
-struct Released {
-    prefix: Prefix,
-    export: U32,
-    key: Key,
 }
 
 /// The bytes of an export that an importer can map: those of whole pages.
@@ -194,96 +138,95 @@ pub enum ControlMessage<'a> {
     Goodbye,
 }
 
-fn fixed<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Result<(&T, &[u8]), WireError> {
-    T::ref_from_prefix(bytes).map_err(|_| WireError::Truncated {
-        field: "control message",
-        needed_bytes: size_of::<T>() as u64,
-        found_bytes: bytes.len() as u64,
-    })
-}
+/// The fields of a message that is as long as its kind says.
+struct Fields<'a>(&'a [u8]);
 
-fn whole<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Result<&T, WireError> {
-    let (message, rest) = fixed::<T>(bytes)?;
-    if rest.is_empty() {
-        Ok(message)
-    } else {
-        Err(WireError::Length {
-            field: "control message",
-            expected_bytes: size_of::<T>() as u64,
-            found_bytes: bytes.len() as u64,
-        })
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk().unwrap_or((&[0; N], &[]));
+        self.0 = rest;
+        *field
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
     }
 }
 
 impl<'a> ControlMessage<'a> {
     /// Reads the payload of a `Control` packet: exactly one message.
     pub fn parse(bytes: &'a [u8]) -> Result<ControlMessage<'a>, WireError> {
-        let (prefix, _) = fixed::<Prefix>(bytes)?;
-        if prefix.version != VERSION {
-            return Err(WireError::Version { field: "control version", found: prefix.version, spoken: VERSION });
+        let cut_off = |needed: usize| WireError::Truncated {
+            field: "control message",
+            needed_bytes: needed as u64,
+            found_bytes: bytes.len() as u64,
+        };
+        let [version, code, low, high] = *bytes.first_chunk().ok_or(cut_off(4))?;
+        if version != VERSION {
+            return Err(WireError::Version { field: "control version", found: version, spoken: VERSION });
         }
-        let kind = known("control kind", prefix.kind.into(), ControlKind::from_code(prefix.kind))?;
-        let flags = prefix.flags.get();
+        let kind = known("control kind", code.into(), ControlKind::from_code(code))?;
+        let flags = u16::from_le_bytes([low, high]);
         let legal = match kind {
             ControlKind::ImportRequest => TOKEN,
             ControlKind::ImportGranted => DIRECT,
             _ => 0,
         };
         must_be_zero("control flags", u64::from(flags & !legal))?;
+        let fixed = kind.fixed_bytes();
+        let (front, name) = bytes.split_at_checked(fixed).ok_or(cut_off(fixed))?;
+        if kind != ControlKind::ImportRequest && !name.is_empty() {
+            return Err(WireError::Length {
+                field: "control message",
+                expected_bytes: fixed as u64,
+                found_bytes: bytes.len() as u64,
+            });
+        }
+        let mut fields = Fields(&front[4..]);
         let message = match kind {
             ControlKind::ImportRequest => {
-                let (m, rest) = fixed::<ImportRequest>(bytes)?;
-                let token = (flags & TOKEN != 0).then_some(m.token);
-                if token.is_none() {
-                    m.token.must_be_zero("token")?;
+                let [request, rights, name_bytes] = [(); 3].map(|()| fields.u32());
+                let token = Key(fields.take());
+                if flags & TOKEN == 0 {
+                    token.must_be_zero("token")?;
                 }
                 ControlMessage::ImportRequest {
-                    request: m.request.get(),
-                    name: read_name(m.name_bytes.get(), rest)?,
-                    rights: Rights::from_bits(m.rights.get())?,
-                    token,
+                    request,
+                    name: read_name(name_bytes, name)?,
+                    rights: Rights::from_bits(rights)?,
+                    token: (flags & TOKEN != 0).then_some(token),
                 }
             }
-            ControlKind::ImportCancel => {
-                let m = whole::<ImportCancel>(bytes)?;
-                ControlMessage::ImportCancel { request: m.request.get() }
-            }
+            ControlKind::ImportCancel => ControlMessage::ImportCancel { request: fields.u32() },
             ControlKind::ImportGranted => {
-                let m = whole::<ImportGranted>(bytes)?;
-                let direct = (flags & DIRECT != 0)
-                    .then_some(MappedPart { offset: m.mapped_offset.get(), bytes: m.mapped_bytes.get() });
-                if direct.is_none() {
-                    must_be_zero("mapped offset", m.mapped_offset.get())?;
-                    must_be_zero("mapped bytes", m.mapped_bytes.get())?;
+                let [request, export, rights] = [(); 3].map(|()| fields.u32());
+                let key = Key(fields.take());
+                let [length, offset, bytes] = [(); 3].map(|()| fields.u64());
+                if flags & DIRECT == 0 {
+                    must_be_zero("mapped offset", offset)?;
+                    must_be_zero("mapped bytes", bytes)?;
                 }
                 ControlMessage::ImportGranted {
-                    request: m.request.get(),
-                    export: ExportId(m.export.get()),
-                    key: m.key,
-                    length: m.length.get(),
-                    rights: Rights::from_bits(m.rights.get())?,
-                    direct,
+                    request,
+                    export: ExportId(export),
+                    key,
+                    length,
+                    rights: Rights::from_bits(rights)?,
+                    direct: (flags & DIRECT != 0).then_some(MappedPart { offset, bytes }),
                 }
             }
             ControlKind::ImportRefused => {
-                let m = whole::<ImportRefused>(bytes)?;
-                ControlMessage::ImportRefused {
-                    request: m.request.get(),
-                    reason: Refusal::read(m.reason.get().into())?,
-                }
+                ControlMessage::ImportRefused { request: fields.u32(), reason: Refusal::read(fields.u32().into())? }
             }
-            ControlKind::Revoked => {
-                let m = whole::<Revoked>(bytes)?;
-                ControlMessage::Revoked { export: ExportId(m.export.get()) }
-            }
+            ControlKind::Revoked => ControlMessage::Revoked { export: ExportId(fields.u32()) },
             ControlKind::Released => {
-                let m = whole::<Released>(bytes)?;
-                ControlMessage::Released { export: ExportId(m.export.get()), key: m.key }
+                ControlMessage::Released { export: ExportId(fields.u32()), key: Key(fields.take()) }
             }
-            ControlKind::Goodbye => {
-                whole::<Prefix>(bytes)?;
-                ControlMessage::Goodbye
-            }
+            ControlKind::Goodbye => ControlMessage::Goodbye,
         };
         message.check()?;
         Ok(message)
@@ -316,15 +259,7 @@ impl<'a> ControlMessage<'a> {
 
     /// Bytes of the encoded message, at most [`MAX_CONTROL_BYTES`] if it is legal.
     pub const fn encoded_bytes(&self) -> usize {
-        match self {
-            ControlMessage::ImportRequest { name, .. } => size_of::<ImportRequest>() + name.len(),
-            ControlMessage::ImportCancel { .. } => size_of::<ImportCancel>(),
-            ControlMessage::ImportGranted { .. } => size_of::<ImportGranted>(),
-            ControlMessage::ImportRefused { .. } => size_of::<ImportRefused>(),
-            ControlMessage::Revoked { .. } => size_of::<Revoked>(),
-            ControlMessage::Released { .. } => size_of::<Released>(),
-            ControlMessage::Goodbye => size_of::<Prefix>(),
-        }
+        self.kind().fixed_bytes() + if let ControlMessage::ImportRequest { name, .. } = self { name.len() } else { 0 }
     }
 
     /// Writes the message to the front of `out` and says how many bytes it took. Room for
@@ -338,49 +273,46 @@ impl<'a> ControlMessage<'a> {
             needed_bytes: needed as u64,
             found_bytes,
         })?;
-        let kind = self.kind();
+        let mut rest = out.iter_mut();
+        // The bytes are as many as the message has.
+        let mut put = |field: &[u8]| field.iter().zip(rest.by_ref()).for_each(|(byte, to)| *to = *byte);
+        let flags = match self {
+            ControlMessage::ImportRequest { token: Some(_), .. } => TOKEN,
+            ControlMessage::ImportGranted { direct: Some(_), .. } => DIRECT,
+            _ => 0,
+        };
+        put(&[VERSION, self.kind() as u8]);
+        put(&flags.to_le_bytes());
         match *self {
             ControlMessage::ImportRequest { request, name, rights, token } => {
-                let (front, back) = out.split_at_mut(size_of::<ImportRequest>());
-                put(
-                    front,
-                    &ImportRequest {
-                        prefix: Prefix::new(kind, if token.is_some() { TOKEN } else { 0 }),
-                        request: request.into(),
-                        rights: rights.bits().into(),
-                        name_bytes: (name.len() as u32).into(),
-                        token: token.unwrap_or(Key::ZERO),
-                    },
-                );
-                back.copy_from_slice(name.as_bytes());
+                for field in [request, rights.bits(), name.len() as u32] {
+                    put(&field.to_le_bytes());
+                }
+                put(&token.unwrap_or(Key::ZERO).0);
+                put(name.as_bytes());
             }
-            ControlMessage::ImportCancel { request } => {
-                put(out, &ImportCancel { prefix: Prefix::new(kind, 0), request: request.into() });
+            ControlMessage::ImportCancel { request } => put(&request.to_le_bytes()),
+            ControlMessage::ImportGranted { request, export, key, length, rights, direct } => {
+                let (offset, bytes) = direct.map_or((0, 0), |part| (part.offset, part.bytes));
+                for field in [request, export.0, rights.bits()] {
+                    put(&field.to_le_bytes());
+                }
+                put(&key.0);
+                for field in [length, offset, bytes] {
+                    put(&field.to_le_bytes());
+                }
             }
-            ControlMessage::ImportGranted { request, export, key, length, rights, direct } => put(
-                out,
-                &ImportGranted {
-                    prefix: Prefix::new(kind, if direct.is_some() { DIRECT } else { 0 }),
-                    request: request.into(),
-                    export: export.0.into(),
-                    rights: rights.bits().into(),
-                    key,
-                    length: length.into(),
-                    mapped_offset: direct.map_or(0, |part| part.offset).into(),
-                    mapped_bytes: direct.map_or(0, |part| part.bytes).into(),
-                },
-            ),
-            ControlMessage::ImportRefused { request, reason } => put(
-                out,
-                &ImportRefused { prefix: Prefix::new(kind, 0), request: request.into(), reason: reason.code().into() },
-            ),
-            ControlMessage::Revoked { export } => {
-                put(out, &Revoked { prefix: Prefix::new(kind, 0), export: export.0.into() })
+            ControlMessage::ImportRefused { request, reason } => {
+                for field in [request, reason.code()] {
+                    put(&field.to_le_bytes());
+                }
             }
+            ControlMessage::Revoked { export } => put(&export.0.to_le_bytes()),
             ControlMessage::Released { export, key } => {
-                put(out, &Released { prefix: Prefix::new(kind, 0), export: export.0.into(), key })
+                put(&export.0.to_le_bytes());
+                put(&key.0);
             }
-            ControlMessage::Goodbye => put(out, &Prefix::new(kind, 0)),
+            ControlMessage::Goodbye => {}
         }
         Ok(needed)
     }
@@ -392,11 +324,6 @@ impl<'a> ControlMessage<'a> {
         self.emit(&mut bytes)?;
         Ok(bytes)
     }
-}
-
-/// Writes `message` to `out`, which is exactly as long.
-fn put<T: IntoBytes + Immutable>(out: &mut [u8], message: &T) {
-    out.copy_from_slice(message.as_bytes());
 }
 
 fn check_name_bytes(length: u64) -> Result<(), WireError> {

@@ -11,7 +11,6 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How often the time of a long step is shown anew.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The progress of one task.
 pub(crate) struct Progress {
     bar: ProgressBar,
     begun: Instant,
@@ -25,7 +24,6 @@ impl Progress {
         Self::new(what, total, "{bytes}/{total_bytes}", "{bytes}", "{bytes_per_sec}")
     }
 
-    /// Progress through `total` records.
     pub(crate) fn records(what: &str, total: Option<u64>) -> Self {
         Self::new(what, total, "{human_pos}/{human_len}", "{human_pos}", "{per_sec}")
     }
@@ -81,7 +79,6 @@ impl Drop for Progress {
     }
 }
 
-/// An input whose progress is shown.
 pub(crate) struct Watched<'a, R> {
     input: R,
     read: u64,

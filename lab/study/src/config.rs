@@ -24,13 +24,11 @@ impl Configuration {
         Configuration { design, rules: PinRules::default(), chooser: None }
     }
 
-    /// The same with other rules of pinning.
     #[must_use]
     pub fn with_rules(self, rules: PinRules) -> Self {
         Configuration { rules, ..self }
     }
 
-    /// The same with another policy for unpinning.
     #[must_use]
     pub fn with_policy(self, policy: UnpinPolicy) -> Self {
         let (policy, chooser) = match policy {
@@ -75,7 +73,6 @@ impl Configuration {
         }
     }
 
-    /// By which equation a lookup costs.
     pub fn equation(&self) -> Equation {
         match self.design {
             DesignConfig::Hierarchical(_) | DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_) => {

@@ -7,7 +7,6 @@ use std::ops::AddAssign;
 pub struct Counts {
     /// Pages translated: one for each page of each operation.
     pub lookups: u64,
-    /// Of them on the receive path.
     pub receive_lookups: u64,
     /// Times that the library found a page that a transfer needed not pinned, and had it pinned.
     pub check_misses: u64,
@@ -15,7 +14,6 @@ pub struct Counts {
     pub nic_misses: u64,
     /// Misses by path and kind; they sum up to `nic_misses`.
     pub misses: PathMisses,
-    /// Pages pinned.
     pub pins: u64,
     /// Pages unpinned, one call each.
     pub unpins: u64,
@@ -46,11 +44,8 @@ pub struct Causes {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// [`Causes::compulsory`].
     Compulsory,
-    /// [`Causes::capacity`].
     Capacity,
-    /// [`Causes::conflict`].
     Conflict,
 }
 
@@ -67,15 +62,6 @@ impl Causes {
     /// without sets would have lost.
     pub fn hill_conflict(&self) -> i64 {
         (self.compulsory + self.capacity + self.conflict) as i64 - self.associative as i64
-    }
-}
-
-impl AddAssign for Causes {
-    fn add_assign(&mut self, other: Self) {
-        self.compulsory += other.compulsory;
-        self.capacity += other.capacity;
-        self.conflict += other.conflict;
-        self.associative += other.associative;
     }
 }
 
@@ -120,27 +106,21 @@ impl PathMisses {
     }
 }
 
-impl AddAssign for PathMisses {
-    fn add_assign(&mut self, other: Self) {
-        self.send_cold += other.send_cold;
-        self.send_other += other.send_other;
-        self.receive_cold += other.receive_cold;
-        self.receive_other += other.receive_other;
-    }
+/// Sums field by field.
+macro_rules! summed {
+    ($($name:ident { $($field:ident)+ })+) => {$(
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    )+};
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.lookups += other.lookups;
-        self.receive_lookups += other.receive_lookups;
-        self.check_misses += other.check_misses;
-        self.nic_misses += other.nic_misses;
-        self.misses += other.misses;
-        self.pins += other.pins;
-        self.unpins += other.unpins;
-        self.interrupts += other.interrupts;
-        self.buffer_misses += other.buffer_misses;
-        self.process_misses += other.process_misses;
-        self.fragmented_pages += other.fragmented_pages;
+summed! {
+    Causes { compulsory capacity conflict associative }
+    PathMisses { send_cold send_other receive_cold receive_other }
+    Counts {
+        lookups receive_lookups check_misses nic_misses misses pins unpins interrupts buffer_misses process_misses fragmented_pages
     }
 }

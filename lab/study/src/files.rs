@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use mapwire_trace::{Block, Damage, Metadata, ReadError, TraceReader};
 
 use crate::choosers::{Chooser, Knowledge, Learner};
+use crate::pool;
 use crate::study::{Allowed, Findings, Request, Study, StudyError};
 
 /// What was found out about one trace.
@@ -55,38 +56,17 @@ pub fn study_files(
             progress(read.iter().sum());
         }
     };
-    let next = Mutex::new(0..paths.len());
-    let found: Mutex<Vec<Option<Result<TraceFindings, FileError>>>> = Mutex::new(paths.iter().map(|_| None).collect());
-    let work = || loop {
-        let Some(at) = next.lock().ok().and_then(|mut next| next.next()) else { return };
-        let outcome = study_file(&paths[at], &request, &|bytes| tell(at, bytes));
+    let mut found: Vec<_> = paths.iter().map(|_| None).collect();
+    let tasks = paths.iter().zip(&mut found).enumerate().collect();
+    let work = |(at, (path, found)): (usize, (&PathBuf, &mut Option<_>))| {
+        let outcome = study_file(path, &request, &|bytes| tell(at, bytes));
         let failed = outcome.is_err();
-        if let Ok(mut found) = found.lock() {
-            found[at] = Some(outcome);
-        }
-        if failed && let Ok(mut next) = next.lock() {
-            *next = 0..0;
-        }
+        *found = Some(outcome);
+        if failed { Err(()) } else { Ok(()) }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..at_once {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let found = found.into_inner().unwrap_or_default();
-    let mut all = Vec::new();
-    let mut failure = None;
-    for outcome in found.into_iter().flatten() {
-        match outcome {
-            Ok(findings) => all.push(findings),
-            Err(error) => failure = failure.or(Some(error)),
-        }
-    }
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(all),
-    }
+    // The first file that failed says why.
+    let (Ok(()) | Err(())) = pool::each(at_once, tasks, work);
+    found.into_iter().flatten().collect()
 }
 
 fn study_file(path: &Path, request: &Request, progress: &dyn Fn(u64)) -> Result<TraceFindings, FileError> {

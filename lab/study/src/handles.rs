@@ -11,7 +11,9 @@ use mapwire_translation::{
     CacheError, DynamicHandle, DynamicHandleConfig, HandleLookup, Page, PageRange, Process, TranslationDesign,
 };
 
-use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
+use mapwire_wire::TraceOp;
+
+use crate::decode::{Chunk, Event, FIRST, PAGE_ID, Pages, RECEIVE};
 
 /// The buffer of receives of which the trace knows no export.
 const UNKNOWN: u32 = u32::MAX;
@@ -45,18 +47,17 @@ impl Exports {
 }
 
 impl Handles {
-    /// Takes what the host did.
     pub(crate) fn event(&mut self, event: &Event) {
         let exports = self.exports.entry(event.process).or_default();
-        match event.what {
-            HostEvent::Export => {
+        match event.op {
+            TraceOp::Export => {
                 let number = self.free.pop().unwrap_or_else(|| {
                     self.numbers += 1;
                     self.numbers - 1
                 });
                 exports.all.push((event.range, number));
             }
-            HostEvent::Unexport => {
+            TraceOp::Unexport => {
                 let ended = exports.all.iter().position(|it| it.0 == event.range);
                 if let Some(at) = ended {
                     let number = exports.all.remove(at).1;
@@ -98,7 +99,6 @@ pub(crate) struct HandleReplay {
 }
 
 impl HandleReplay {
-    /// Empty caches of so many entries.
     pub(crate) fn new(cbh_entries: usize, pch_entries: usize) -> Result<Self, CacheError> {
         let config = DynamicHandleConfig::default().with_handles(cbh_entries, pch_entries);
         // Nothing is translated.
@@ -110,7 +110,6 @@ impl HandleReplay {
         })
     }
 
-    /// Replays the receives of a chunk.
     pub(crate) fn run(&mut self, chunk: &Chunk, pages: &Pages) {
         let mut events = chunk.events.iter().peekable();
         for (at, lookup) in chunk.lookups.iter().enumerate() {

@@ -25,6 +25,7 @@ pub mod fast;
 pub mod files;
 mod handles;
 pub mod memory;
+mod pool;
 pub mod published;
 pub mod replay;
 pub mod rows;

@@ -33,7 +33,6 @@ impl Default for Load {
     }
 }
 
-/// One structure in the NIC's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Structure {
     pub name: &'static str,
@@ -160,14 +159,12 @@ const MOST_ENTRIES: usize = 1 << 24;
 /// What the processes of a node have its NIC translate, as a trace tells it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
-    /// The distinct pages of each process.
     pub pages: BTreeMap<Process, u64>,
     /// Second-level tables that the processes need (UTLB §3.3), by page number / 1024.
     tables: BTreeSet<(Process, u64)>,
 }
 
 impl Footprint {
-    /// That of the pages.
     pub fn of(pages: &Pages) -> Self {
         let mut footprint = Footprint::default();
         for id in 0..pages.len() {

@@ -8,10 +8,12 @@ use mapwire_translation::{
     PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign, TranslationError,
 };
 
+use mapwire_wire::TraceOp;
+
 use crate::choosers::Knowledge;
 use crate::config::Configuration;
 use crate::counts::{Cause, Causes, Counts};
-use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
+use crate::decode::{Chunk, Event, FIRST, PAGE_ID, Pages, RECEIVE};
 use crate::handles::Handles;
 use crate::shadow::Shadow;
 
@@ -96,7 +98,7 @@ pub const RECLAIM_LOOKUPS: u64 = 1 << 16;
 
 /// Memory of a process that is pinned for longer than a record of the trace.
 #[derive(Debug, Default)]
-struct Kept {
+struct PinnedLong {
     exports: Vec<PageRange>,
     /// For peers, by exports of which the trace does not tell.
     unknown: HashSet<Page>,
@@ -104,20 +106,19 @@ struct Kept {
     holds: Vec<PageRange>,
 }
 
-impl Kept {
+impl PinnedLong {
     fn of(&mut self, export: bool) -> &mut Vec<PageRange> {
         if export { &mut self.exports } else { &mut self.holds }
     }
 }
 
-/// One node under one configuration.
 #[derive(Debug)]
 pub struct Replay {
     configuration: Configuration,
     design: AnyDesign,
     hosts: Hosts,
     opened: HashSet<Process>,
-    kept: HashMap<Process, Kept>,
+    kept: HashMap<Process, PinnedLong>,
     since_reclaim: u64,
     pinner: Pinner,
     counts: Counts,
@@ -321,16 +322,16 @@ impl Replay {
         if let Some(handles) = &mut self.handles {
             handles.event(event);
         }
-        match event.what {
-            HostEvent::Export => self.keep(process, range, true),
-            HostEvent::Hold => self.keep(process, range, false),
-            HostEvent::Unexport => self.end(process, range, true),
-            HostEvent::Release => self.end(process, range, false),
-            HostEvent::Absent => {
+        match event.op {
+            TraceOp::Export => self.keep(process, range, true),
+            TraceOp::Hold => self.keep(process, range, false),
+            TraceOp::Unexport => self.end(process, range, true),
+            TraceOp::Release => self.end(process, range, false),
+            TraceOp::Absent => {
                 self.pinner.absent.entry(process).or_default().insert(range);
                 Ok(())
             }
-            HostEvent::Present => {
+            _ => {
                 self.pinner.is_there(process, range);
                 Ok(())
             }

@@ -104,7 +104,6 @@ impl Shadow {
         self.fill(line, Page(page.0 / self.line_entries * self.line_entries), installed);
     }
 
-    /// Forgets the page, which is unpinned.
     pub fn remove(&mut self, process: Process, page: Page) {
         let Some(&line) = self.numbers.get(&(process, page.0 / self.line_entries)) else { return };
         let (word, bit) = self.place(line, page);

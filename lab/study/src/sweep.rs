@@ -22,7 +22,6 @@ pub struct Sweep {
     pub limits: Vec<Limit>,
     /// Policies for unpinning. They do not matter where nothing is unpinned: without a limit, in designs whose tables grow.
     pub policies: Vec<UnpinPolicy>,
-    /// Pages that a check miss pins.
     pub prepins: Vec<u64>,
 }
 
@@ -75,18 +74,8 @@ impl FromStr for Limit {
 
 /// A list that makes no configurations.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SweepError {
-    #[error("--{option} {value}, for {design}: {cause}")]
-    Value { option: &'static str, value: String, design: &'static str, cause: ParseDesignError },
-    #[error("--{option} does not apply: none of {designs} has such an option")]
-    Option { option: &'static str, designs: String },
-    #[error(
-        "--policy {policy}, for {design}: it pins on a miss, and its host does not see the uses that the policy goes by; choose lru, mru, lfu, mfu or random, or another design"
-    )]
-    Policy { policy: UnpinPolicy, design: &'static str },
-    #[error("{text} cannot be built: {cause}")]
-    Together { text: String, cause: ParseDesignError },
-}
+#[error("{0}")]
+pub struct SweepError(String);
 
 impl Sweep {
     /// Whether a limit is a part of a footprint.
@@ -105,7 +94,8 @@ impl Sweep {
         for (option, values) in &self.options {
             if !values.is_empty() && !designs.iter().any(|design| has(*design, option)) {
                 let names: Vec<_> = designs.iter().map(|design| design.name()).collect();
-                return Err(SweepError::Option { option, designs: names.join(", ") });
+                let names = names.join(", ");
+                return Err(SweepError(format!("--{option} does not apply: none of {names} has such an option")));
             }
         }
         let mut all = Vec::new();
@@ -126,7 +116,7 @@ impl Sweep {
             }
             for text in texts {
                 let design = parse_design(&text);
-                all.push(design.map_err(|cause| SweepError::Together { text, cause })?);
+                all.push(design.map_err(|cause| SweepError(format!("{text} cannot be built: {cause}")))?);
             }
         }
         let mut product = Vec::new();
@@ -149,8 +139,11 @@ impl Sweep {
             let policies = if matters { &self.policies[..] } else { &[] };
             for &policy in or(policies, &[UnpinPolicy::Library(Policy::Lru)]) {
                 if matches!(policy, UnpinPolicy::Application(_)) && !checks {
-                    let design = design.name();
-                    return Err(SweepError::Policy { policy, design });
+                    return Err(SweepError(format!(
+                        "--policy {policy}, for {}: it pins on a miss, and its host does not see the uses that the policy goes by; \
+                         choose lru, mru, lfu, mfu or random, or another design",
+                        design.name()
+                    )));
                 }
                 for &prepin in or(&self.prepins, &[1]) {
                     let rules = rules.with_prepin_pages(prepin);
@@ -166,7 +159,6 @@ fn or<'a, T>(list: &'a [T], default: &'a [T]) -> &'a [T] {
     if list.is_empty() { default } else { list }
 }
 
-/// Whether the design has the option.
 fn has(design: DesignConfig, option: &str) -> bool {
     let tried = parse_design(&format!("{},{option}=", design.name()));
     !matches!(tried, Err(ParseDesignError::Option { .. }))
@@ -176,7 +168,7 @@ fn has(design: DesignConfig, option: &str) -> bool {
 fn check_alone(design: DesignConfig, option: &'static str, value: &str) -> Result<(), SweepError> {
     match parse_design(&format!("{},{option}={value}", design.name())) {
         Err(cause @ ParseDesignError::Value { .. }) => {
-            Err(SweepError::Value { option, value: value.to_owned(), design: design.name(), cause })
+            Err(SweepError(format!("--{option} {value}, for {}: {cause}", design.name())))
         }
         _ => Ok(()),
     }

@@ -14,9 +14,7 @@ pub struct Block<'a> {
     pub op: &'a [u8],
     /// [`TRACE_FLAG_DIRECT`](mapwire_wire::TRACE_FLAG_DIRECT), [`TRACE_FLAG_INLINE`](mapwire_wire::TRACE_FLAG_INLINE) or nothing.
     pub flags: &'a [u8],
-    /// First bytes of the memory.
     pub address: &'a [u64],
-    /// Bytes of the memory.
     pub bytes: &'a [u64],
 }
 
@@ -44,7 +42,6 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Its records, one by one.
     pub fn records(self) -> impl ExactSizeIterator<Item = TraceRecord> + 'a {
         (0..self.len()).map(move |index| self.record(index))
     }

@@ -19,7 +19,6 @@ pub(crate) struct Columns {
     op: Vec<u8>,
     flags: Vec<u8>,
     streams: Vec<StreamState>,
-    /// Stream numbers of a group.
     numbers: Box<Group>,
     /// Of stream numbers, times, bytes and addresses.
     buffers: [Buffers; 4],
@@ -150,7 +149,6 @@ fn groups_mut<T>(column: &mut [T]) -> impl Iterator<Item = &mut [T; GROUP]> {
     column.as_chunks_mut().0.iter_mut()
 }
 
-/// Reads the streams of a block.
 fn read_streams(bytes: &mut &[u8], states: &mut Vec<StreamState>) -> Result<(), Malformed> {
     let what = "its streams are cut off";
     let count = usize::from(u16::from_le_bytes(*take(bytes, what)?)) + 1;

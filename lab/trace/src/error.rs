@@ -25,7 +25,6 @@ pub struct Damage {
     pub file: String,
     /// Bytes of the good part.
     pub at: u64,
-    /// Records of the good part.
     pub records: u64,
     pub kind: DamageKind,
 }
@@ -45,31 +44,14 @@ pub enum DamageKind {
     NoBlock([u8; 4]),
     /// The block says that it has impossibly many bytes or records.
     #[error("the block that follows claims {records} records in {bytes} bytes, which no block has")]
-    Size {
-        /// Records it claims to hold.
-        records: u32,
-        /// Bytes it claims to have.
-        bytes: u32,
-    },
-    /// The bytes are not those that were written.
+    Size { records: u32, bytes: u32 },
     #[error("the block that follows was changed: its checksum is {found:08x}, not {expected:08x}")]
-    Checksum {
-        /// The checksum of what is there.
-        found: u32,
-        /// The checksum that was written.
-        expected: u32,
-    },
+    Checksum { found: u32, expected: u32 },
     /// The checksum is right, but the contents make no sense.
     #[error("the block that follows is malformed: {0}")]
     Malformed(&'static str),
-    /// The block begins before the one before it ends.
     #[error("the block that follows begins at {first_ns} ns, before the last record, at {last_ns} ns")]
-    Unordered {
-        /// Its first time.
-        first_ns: u64,
-        /// The last time before it.
-        last_ns: u64,
-    },
+    Unordered { first_ns: u64, last_ns: u64 },
     /// The end does not fit what stood before it.
     #[error("the end tells of other blocks than there are")]
     WrongEnd,
@@ -77,7 +59,6 @@ pub enum DamageKind {
     BehindEnd,
 }
 
-/// Why a record or a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     #[error("cannot write the trace")]

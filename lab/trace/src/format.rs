@@ -64,15 +64,12 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of a trace file.
 pub const MAGIC: [u8; 8] = [0x8d, b'M', b'W', b'T', b'\r', b'\n', 0x1a, b'\n'];
 /// The version that is written; those before it are read as well.
 pub const VERSION: u16 = 2;
-/// Most records of a block.
 pub const MAX_BLOCK_RECORDS: usize = 65_536;
 /// Records of the blocks that are written: decoded, they fit into a processor's second-level cache.
 pub const BLOCK_RECORDS: usize = 16_384;
-/// Most bytes of metadata.
 pub const MAX_METADATA_BYTES: usize = 1 << 20;
 /// Most bytes of a block's payload: more than its records need in any encoding.
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
@@ -80,7 +77,6 @@ pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 pub(crate) const BLOCK_MARK: [u8; 4] = *b"MWTB";
 pub(crate) const END_MARK: [u8; 4] = *b"MWTE";
 
-/// The begin of a file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FileHead {
@@ -115,7 +111,6 @@ impl BlockHead {
     }
 }
 
-/// One stream of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Stream {

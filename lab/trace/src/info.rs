@@ -44,7 +44,6 @@ impl OpCount {
 pub struct Counts([OpCount; TraceOp::ALL.len()]);
 
 impl Counts {
-    /// Of one operation.
     pub const fn of(&self, op: TraceOp) -> &OpCount {
         &self.0[op as usize - 1]
     }
@@ -85,12 +84,10 @@ impl Counts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     pub node: u16,
-    /// Its number on the node.
     pub process: u16,
     pub counts: Counts,
     /// Nanoseconds of processor time between its calls of the shared memory.
     pub computed_ns: u64,
-    /// Distinct pages of its transfers.
     pub footprint_pages: u64,
     /// Distinct pages of its sends and fetches, those included that were held for one.
     pub send_footprint_pages: u64,
@@ -116,7 +113,6 @@ pub struct Info {
     pub file_bytes: u64,
     /// Why the file is not good to its end, if it is not.
     pub damage: Option<Damage>,
-    /// Bytes of the pages counted.
     pub page_bytes: u64,
     /// By node and process.
     pub processes: Vec<ProcessInfo>,
@@ -143,7 +139,6 @@ impl Info {
         nodes
     }
 
-    /// Of the whole trace.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for process in &self.processes {
@@ -157,7 +152,6 @@ impl Info {
         self.processes.iter().map(|p| p.computed_ns).fold(0, u64::saturating_add)
     }
 
-    /// Footprints of all processes together.
     pub fn footprint_pages(&self) -> u64 {
         self.processes.iter().map(|p| p.footprint_pages).fold(0, u64::saturating_add)
     }
@@ -180,7 +174,6 @@ impl Info {
     }
 }
 
-/// Counts of one process, while they grow.
 #[derive(Debug, Default)]
 struct Tally {
     counts: Counts,
@@ -247,7 +240,6 @@ impl Counter {
         }
     }
 
-    /// What was counted, by node and process.
     pub fn processes(&self) -> Vec<ProcessInfo> {
         let mut keys: Vec<(u32, usize)> = self.index_of.iter().map(|(k, i)| (*k, *i)).collect();
         keys.sort_unstable();

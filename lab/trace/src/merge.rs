@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io::Read;
 
 use mapwire_wire::TraceRecord;
@@ -19,7 +18,6 @@ pub const STEP_BACK_NS: u64 = 1_000_000_000;
 pub trait RecordStream: Iterator<Item = Result<TraceRecord, Self::Error>> {
     type Error;
 
-    /// Its file, as errors call it.
     fn file(&self) -> &str;
 }
 
@@ -41,7 +39,6 @@ impl<R: Read> RecordStream for Records<R> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError<E> {
-    /// One of them cannot go on.
     #[error(transparent)]
     Stream(E),
     /// One of them steps back in time by more than [`STEP_BACK_NS`].
@@ -52,7 +49,6 @@ pub enum MergeError<E> {
     StepBack { file: String, record: u64, time_ns: u64, last_ns: u64 },
 }
 
-/// One stream with its next record.
 #[derive(Debug)]
 struct Source<S> {
     stream: S,
@@ -76,13 +72,7 @@ pub struct Merge<S> {
     failed: bool,
 }
 
-/// Merges the files of several ranks.
-pub fn merge(readers: Vec<RawReader<File>>) -> Merge<RawReader<File>> {
-    Merge::new(readers)
-}
-
 impl<S: RecordStream> Merge<S> {
-    /// Merges `streams`.
     pub fn new(streams: Vec<S>) -> Self {
         let source = |stream| Source { stream, next: None, records: 0, last_ns: 0 };
         Self {
@@ -99,7 +89,6 @@ impl<S: RecordStream> Merge<S> {
         self.clamped
     }
 
-    /// The streams, in their order.
     pub fn streams(&self) -> impl Iterator<Item = &S> {
         self.sources.iter().map(|source| &source.stream)
     }

@@ -8,7 +8,6 @@ use crate::spread::Spread;
 /// Bytes of a page unless a trace says otherwise.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Pages of a chunk of a set.
 const CHUNK_PAGES: u64 = 512;
 /// Runs of more pages are kept as runs, not page by page.
 const WIDE_PAGES: u64 = 1 << 24;
@@ -86,7 +85,6 @@ impl PageSet {
         self.wide.insert(first, end);
     }
 
-    /// How many pages are in it.
     pub fn len(&self) -> u64 {
         let wide: u64 = self.wide.iter().map(|(first, end)| end - first).sum();
         let mut single = 0;
@@ -99,7 +97,6 @@ impl PageSet {
         wide + single
     }
 
-    /// Whether no page is in it.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty() && self.wide.is_empty()
     }

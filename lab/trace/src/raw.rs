@@ -10,7 +10,6 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::reader::read_up_to;
 
-/// Why a rank's file cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
     #[error("cannot read {file} at record {record}")]
@@ -39,7 +38,6 @@ pub struct RawReader<R: Read> {
 }
 
 impl RawReader<File> {
-    /// Opens the file of a rank.
     pub fn open(path: &Path) -> Result<Self, RawError> {
         let name = path.display().to_string();
         match File::open(path) {
@@ -68,7 +66,6 @@ impl<R: Read> RawReader<R> {
         Self { ahead_ns, ..self }
     }
 
-    /// The file's name, as errors call it.
     pub fn file(&self) -> &str {
         &self.file
     }

@@ -38,14 +38,14 @@ pub struct TraceReader<R: Read> {
     at: u64,
     so_far: Summary,
     blocks: u32,
-    state: State,
+    condition: Condition,
     keep_good_part: bool,
     payload: Vec<u8>,
     columns: Columns,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum Condition {
     Reading,
     Complete,
     Damaged(Damage),
@@ -66,7 +66,6 @@ pub(crate) fn read_up_to(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<
 }
 
 impl TraceReader<File> {
-    /// Opens the trace file at `path`.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| ReadError::Io { file: name.clone(), at: 0, source })?;
@@ -155,7 +154,7 @@ impl<R: Read> TraceReader<R> {
             metadata,
             so_far: Summary { records: 0, first_ns: 0, last_ns: 0 },
             blocks: 0,
-            state: State::Reading,
+            condition: Condition::Reading,
             keep_good_part: false,
             payload: Vec::new(),
             columns: Columns::default(),
@@ -173,31 +172,28 @@ impl<R: Read> TraceReader<R> {
         &self.metadata
     }
 
-    /// The file's name, as errors call it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Records and times so far.
     pub fn so_far(&self) -> Summary {
         self.so_far
     }
 
-    /// Bytes read so far.
     pub fn position_bytes(&self) -> u64 {
         self.at
     }
 
     /// Whether the file was read to its end, and was whole.
     pub fn is_complete(&self) -> bool {
-        self.state == State::Complete
+        self.condition == Condition::Complete
     }
 
     /// The damage at which the good part ended, once it was met.
     pub fn damage(&self) -> Option<&Damage> {
-        match &self.state {
-            State::Damaged(damage) => Some(damage),
-            State::Reading | State::Complete => None,
+        match &self.condition {
+            Condition::Damaged(damage) => Some(damage),
+            Condition::Reading | Condition::Complete => None,
         }
     }
 
@@ -209,20 +205,18 @@ impl<R: Read> TraceReader<R> {
         if self.advance()? { Ok(Some(self.columns.block())) } else { Ok(None) }
     }
 
-    /// All records that are left, one by one.
     pub fn records(self) -> Records<R> {
         Records { reader: self, next: 0 }
     }
 
-    /// Decodes the next block, if there is one.
     fn advance(&mut self) -> Result<bool, ReadError> {
-        if self.state != State::Reading {
+        if self.condition != Condition::Reading {
             return Ok(false);
         }
         let kind = match self.try_advance() {
             Ok(Ok(more)) => {
                 if !more {
-                    self.state = State::Complete;
+                    self.condition = Condition::Complete;
                 }
                 return Ok(more);
             }
@@ -230,7 +224,7 @@ impl<R: Read> TraceReader<R> {
             Err(source) => return Err(self.io(source)),
         };
         let damage = Damage { file: self.file.clone(), at: self.at, records: self.so_far.records, kind };
-        self.state = State::Damaged(damage.clone());
+        self.condition = Condition::Damaged(damage.clone());
         if self.keep_good_part { Ok(false) } else { Err(damage.into()) }
     }
 
@@ -311,7 +305,6 @@ impl<R: Read> TraceReader<R> {
     }
 }
 
-/// The records of a trace file, one by one.
 #[derive(Debug)]
 pub struct Records<R: Read> {
     reader: TraceReader<R>,

@@ -36,13 +36,11 @@ pub struct TraceWriter<W: Write> {
     stream_of: HashMap<u64, u16, BuildHasherDefault<Spread>>,
     /// Keys and numbers of streams that came lately, by some bits of the key.
     recent: Box<[(u64, u16); RECENT]>,
-    /// The columns of the block that is being filled.
     stream: Vec<u64>,
     step: Vec<u64>,
     address: Vec<u64>,
     bytes: Vec<u64>,
     steps: Vec<u64>,
-    /// The block's first time.
     begin_ns: u64,
     /// Of the whole file.
     first_ns: u64,

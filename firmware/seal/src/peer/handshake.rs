@@ -15,7 +15,9 @@ use crate::repeat::Repeat;
 use crate::session::Session;
 use crate::transmit::{Destination, Transmit};
 use crate::wire::COOKIE_BYTES;
-use crate::wire::{self, Checked, FIRST_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES};
+use crate::wire::{
+    self, Checked, FIRST_BYTES, INITIATE_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES,
+};
 
 impl Peer {
     /// Handles an initiate of `from` with a valid cookie, made at `made_ns`.
@@ -40,7 +42,7 @@ impl Peer {
         self.pass(now_ns)?;
         let index = indexes.draw(header.from(), entropy);
         let grant = Grant::new(index, self.current.is_some());
-        let Some((second, keys)) = identity.answer(&self.public, header, first, grant, entropy) else {
+        let Some((second, keys)) = identity.answer(&self.public, (header, first), grant, entropy) else {
             indexes.free(index);
             return Err(Cause::Handshake);
         };
@@ -54,7 +56,7 @@ impl Peer {
             session: Session::new(&keys, index, header.index(), now_ns, identity.rotation()),
             code: *checked.code(),
             continues: header.continues(),
-            respond: wire::respond(&header.answer(RESPOND), &second, identity.codes()),
+            respond: wire::datagram(&header.answer(RESPOND), [&second, &[]], identity.codes()),
             to: from,
             repeat: Repeat::new(now_ns.saturating_add(OFFER_NS)),
         }));
@@ -160,7 +162,6 @@ impl Peer {
         self.starts = false;
     }
 
-    /// The datagram that is due.
     pub(crate) fn transmit(
         &mut self,
         now_ns: u64,
@@ -207,7 +208,7 @@ impl Peer {
     fn initiate(&mut self, now_ns: u64, peer: NodeId, identity: &Identity) -> Option<Transmit> {
         let attempt = self.attempt.as_mut()?;
         let (header, cookie) = (&attempt.header, &attempt.cookie);
-        let bytes = wire::initiate(header, &attempt.first, cookie, identity.codes());
+        let bytes: [u8; INITIATE_BYTES] = wire::datagram(header, [&attempt.first, cookie], identity.codes());
         attempt.code = wire::code_of(&bytes);
         attempt.repeat.handle_sent(now_ns);
         Some(Transmit::new(Destination::Node(peer), &bytes))

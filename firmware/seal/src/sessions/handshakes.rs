@@ -77,7 +77,7 @@ impl Sessions {
         let header = checked.header();
         let cookie = self.cookies.make(now_ns, header.from(), &address, entropy);
         let answer = header.answer(COOKIE);
-        let datagram = wire::cookie(&answer, checked.code(), &cookie, self.identity.codes());
+        let datagram = wire::datagram(&answer, [checked.code(), &cookie], self.identity.codes());
         self.answers.push_back((address, datagram));
     }
 

@@ -44,7 +44,6 @@ pub(crate) struct ExportArgs {
     json: bool,
 }
 
-/// `mapwire lab export`.
 pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
     let format = formats::of(args.to, &args.output, "--to")?;
     let name = args.trace.display().to_string();

@@ -24,7 +24,6 @@ pub(super) struct FormatOptions {
     pub(super) time_unit: TimeUnit,
 }
 
-/// A unit of time.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum TimeUnit {
     Ns,
@@ -49,7 +48,6 @@ pub(super) fn length(file: &File) -> Option<u64> {
     file.metadata().ok().filter(Metadata::is_file).map(|it| it.len())
 }
 
-/// Reads the size of a page.
 pub(super) fn page_size(text: &str) -> Result<u64, String> {
     let bytes = size::parse(text).map_err(|error| error.to_string())?;
     if bytes.is_power_of_two() && bytes <= 1 << 30 {

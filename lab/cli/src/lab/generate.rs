@@ -75,7 +75,6 @@ impl GenerateArgs {
     }
 }
 
-/// `mapwire lab generate`.
 pub(crate) fn command(args: &GenerateArgs) -> Result<(), LabError> {
     let options = args.options();
     let generator = Generator::new(&options).map_err(|error| UsageError(error.to_string()))?;

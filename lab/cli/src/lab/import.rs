@@ -48,7 +48,6 @@ pub(crate) struct ImportArgs {
     json: bool,
 }
 
-/// `mapwire lab import`.
 pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
     let format = formats::of(args.from, &args.input, "--from")?;
     target::refuse_input(&args.output, [&args.input])?;

@@ -27,7 +27,6 @@ pub(crate) struct InfoArgs {
     json: bool,
 }
 
-/// `mapwire lab info`.
 pub(crate) fn command(args: &InfoArgs) -> Result<(), LabError> {
     let name = args.trace.display().to_string();
     let file = open_trace(&args.trace)?;

@@ -36,7 +36,6 @@ pub(crate) struct MemoryArgs {
 /// Most pages of all processes.
 const MOST_PAGES: u64 = 1 << 26;
 
-/// `mapwire lab memory`.
 pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
     let pinned = u64::from(args.processes) * args.pages;
     if pinned > MOST_PAGES {

@@ -136,7 +136,6 @@ pub(crate) enum LabCommand {
     Report(report::ReportArgs),
 }
 
-/// `mapwire lab`.
 pub(crate) fn command(args: &LabArgs) -> ExitCode {
     let done = match &args.command {
         LabCommand::Info(args) => info::command(args),

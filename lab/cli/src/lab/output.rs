@@ -121,6 +121,11 @@ fn broken(heading: &str, room: usize) -> Vec<String> {
     lines
 }
 
+/// Text in HTML or SVG.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// A number with a comma before every three digits from the right.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();

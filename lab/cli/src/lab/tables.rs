@@ -25,7 +25,6 @@ pub(super) fn gathered(traces: &TraceOptions) -> Result<Gathered, LabError> {
     Ok(gathered)
 }
 
-/// `mapwire lab tables`.
 pub(crate) fn command(args: &TablesArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
     let gathered = gathered(&args.traces)?;

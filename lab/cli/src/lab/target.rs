@@ -12,7 +12,6 @@ use super::output::{grouped, print};
 use super::{LabError, UsageError};
 use crate::progress::Progress;
 
-/// A trace file that was written.
 pub(super) struct Written {
     pub(super) records: u64,
     pub(super) bytes: u64,

@@ -93,7 +93,6 @@ pub(crate) struct DrawArgs {
     bug: Option<String>,
 }
 
-/// What `--workload` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Workload {
     /// All calls of exports and imports
@@ -169,7 +168,6 @@ impl DrawArgs {
         })
     }
 
-    /// The beginning of the trace, or all of it.
     fn replay(&self) -> Result<Replay, SimError> {
         let mut replay = Replay::default();
         let Some(path) = &self.trace else { return Ok(replay) };
@@ -185,13 +183,11 @@ impl DrawArgs {
     }
 }
 
-/// The names that `--rules` takes.
 pub(crate) fn rule_names() -> Vec<&'static str> {
     let names = RULES.iter().map(|rule: &Rule| rule.name);
     ["all", "none"].into_iter().chain(names).collect()
 }
 
-/// The names that `--bug` takes.
 pub(crate) fn bug_names() -> Vec<&'static str> {
     Canary::ALL.iter().map(|bug| bug.name()).collect()
 }
@@ -251,7 +247,6 @@ fn repeats(seed: u64, kind: Kind, args: &DrawArgs) -> String {
     command
 }
 
-/// `mapwire sim`.
 pub(crate) fn command(command: &SimCommand) -> ExitCode {
     let done = match command {
         SimCommand::Run(args) => run::command(args),

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SimError, seed};
 use crate::lab::output::{Output, known_columns, print};
+pub(crate) use plot::draw as drawing;
 
 #[derive(Debug, Args)]
 pub(crate) struct PaperArgs {
@@ -45,7 +46,6 @@ fn row_size(text: &str) -> Result<RowSize, String> {
     }
 }
 
-/// `mapwire sim paper`.
 pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
     let paper = PAPERS.iter().find(|paper| paper.name == args.name);
     let paper = paper.ok_or_else(|| format!("no machine of paper `{}` is known", args.name))?;
@@ -67,14 +67,9 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
         false => print(&text::report(paper, &report, known_columns()))?,
     }
     if let Some(plot) = plot {
-        plot.write(plot::draw(&report.figures).as_bytes())?;
+        plot.write(drawing(&report.figures).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The figures, one below the other, as one SVG drawing.
-pub(crate) fn drawing(figures: &[Figure]) -> String {
-    plot::draw(figures)
 }
 
 fn in_json(paper: &str, report: &Report) -> String {
@@ -102,7 +97,6 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// An object for each constant of a machine.
 fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
     let rows = profile.constants().iter();
     let rows = rows.map(|row| {
@@ -125,7 +119,6 @@ fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
     rows.collect()
 }
 
-/// An object for each cell of a table.
 fn cells(table: &Table) -> Vec<Map<String, Value>> {
     let thousandths = |milli: i64| milli as f64 / 1000.0;
     let mut objects = Vec::new();
@@ -150,7 +143,6 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
     objects
 }
 
-/// An object for each line or span of a figure.
 fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
     let name = figure.name;
     match &figure.plot {

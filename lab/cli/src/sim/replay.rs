@@ -43,7 +43,6 @@ pub(crate) struct ReplayArgs {
     json: bool,
 }
 
-/// What `--machine` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MachineArg {
     /// Millipage's cluster: 300-MHz Pentium II, Windows NT, Myrinet; messages interrupt
@@ -104,7 +103,6 @@ impl ReplayArgs {
     }
 }
 
-/// `mapwire sim replay`.
 pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
     if args.measured.is_some() && args.machine != MachineArg::Here {
         return Err("--measured is for --machine here: leave it out for other machines".into());

@@ -30,7 +30,6 @@ pub(crate) struct RunArgs {
     json: bool,
 }
 
-/// `mapwire sim run`.
 pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
     let workload = args.draw.workload.unwrap_or(Workload::Calls);
     let wants = args.draw.wanted(workload.kind())?;
@@ -43,7 +42,6 @@ pub(super) trait Shown: mapwire_sim::Workload {
 
     fn went(&self, outcome: &Outcome<Self::Seen>) -> Value;
 
-    /// The same for people.
     fn tell(&self, outcome: &Outcome<Self::Seen>) -> String;
 
     /// The calls of a run that was shrunk, for programs and for people.

@@ -9,7 +9,6 @@ use mapwire_sim::{Coverage, Interrupt};
 
 use super::{DrawArgs, SimError, Workload, coverage, new_seed, run, seed};
 
-/// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -47,7 +46,6 @@ fn kinds(draw: &DrawArgs) -> Result<Vec<Wants>, SimError> {
     }
 }
 
-/// `mapwire sim vopr`.
 pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let draw = &args.draw;
     let kinds = kinds(draw)?;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use mapwire_trace::Block;
 use mapwire_translation::{Page, PageRange, Process};
+use mapwire_wire::TraceOp;
 
-use crate::decode::{Decoder, Event, FIRST, HostEvent, Node, PAGE_ID, Pages, Selection};
+use crate::decode::{Decoder, Event, FIRST, Node, PAGE_ID, Pages, Selection};
 use crate::study::StudyError;
 
 /// In place of a next use where there is none.
@@ -39,18 +40,15 @@ impl Knowledge {
     }
 }
 
-/// A page of a node so far.
 #[derive(Debug)]
 struct Used {
     process: Process,
     page: Page,
     /// Place of its last use among those of its process.
     place: usize,
-    /// The preparation that it was for.
     time: u64,
 }
 
-/// What is known of a process so far.
 #[derive(Debug, Default)]
 struct OfProcess {
     future: Future,
@@ -58,11 +56,9 @@ struct OfProcess {
     holds: Vec<PageRange>,
 }
 
-/// A node while it is gone through.
 #[derive(Debug, Default)]
 struct Seen {
     processes: HashMap<Process, OfProcess>,
-    /// Pages by number.
     pages: Vec<Used>,
     uses: u64,
 }
@@ -95,14 +91,14 @@ impl Seen {
     }
 
     fn event(&mut self, event: &Event, pages: &Pages, next_uses: bool) {
-        let held = match event.what {
-            HostEvent::Hold => {
+        let held = match event.op {
+            TraceOp::Hold => {
                 let ids = event.range.iter().filter_map(|page| pages.find(event.process, page));
                 self.prepare(event.process, ids, next_uses);
                 let held = &mut self.processes.entry(event.process).or_default().holds;
                 return held.push(event.range);
             }
-            HostEvent::Release => &mut self.processes.entry(event.process).or_default().holds,
+            TraceOp::Release => &mut self.processes.entry(event.process).or_default().holds,
             _ => return,
         };
         if let Some(at) = held.iter().position(|held| *held == event.range) {
@@ -169,7 +165,6 @@ impl Learner {
         if self.next_uses && uses > MOST_USES { Err(StudyError::TooLong { most: MOST_USES }) } else { Ok(()) }
     }
 
-    /// What is known of the whole trace.
     pub fn finish(mut self) -> Knowledge {
         self.learn();
         let futures = self
@@ -199,7 +194,6 @@ pub(super) fn learned(records: &[crate::testing::Record], next_uses: bool) -> Kn
 mod tests {
     use super::*;
     use crate::testing::sends;
-    use mapwire_wire::TraceOp;
 
     #[test]
     fn what_is_held_is_used_when_its_transfer_begins_and_not_when_it_is_looked_up() {

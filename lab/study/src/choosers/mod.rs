@@ -20,17 +20,13 @@ pub use sweep::{SWEEP_PAGES, Sweep};
 mapwire_wire::codes! {
     /// A policy of an application, or the optimum.
     pub enum Chooser: u8 {
-        /// [`Sweep`].
         Sweep = 0 => "sweep",
-        /// [`Released`].
         Released = 1 => "released",
-        /// [`Optimum`].
         Optimum = 2 => "optimum",
     }
 }
 
 impl Chooser {
-    /// One of a process with that future.
     pub fn with_future(self, future: Arc<Future>) -> Box<dyn ChooseVictims> {
         match self {
             Chooser::Sweep => Box::new(Sweep::default()),
@@ -56,7 +52,6 @@ impl fmt::Display for UnpinPolicy {
     }
 }
 
-/// A word that names no policy of a study.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}; or one of an application: sweep, released, optimum")]
 pub struct UnpinPolicyError(ParsePolicyError);

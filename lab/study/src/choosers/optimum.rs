@@ -21,7 +21,6 @@ pub struct Optimum {
 }
 
 impl Optimum {
-    /// With a future that has next uses.
     pub fn new(future: Arc<Future>) -> Self {
         Optimum { future, at: 0, next: HashMap::new(), order: BTreeSet::new() }
     }

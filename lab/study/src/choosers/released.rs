@@ -20,7 +20,6 @@ pub struct Released {
 }
 
 impl Released {
-    /// With a future that has last uses.
     pub fn new(future: Arc<Future>) -> Self {
         Released { future, time: 0, done_with: VecDeque::new() }
     }

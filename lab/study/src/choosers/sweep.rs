@@ -15,7 +15,6 @@ const KEPT_PAGES: usize = 1024;
 /// Operations that go through memory at even steps.
 #[derive(Clone, Debug)]
 struct Run {
-    /// First page of the last operation.
     at: Page,
     end: Page,
     /// From an operation to the next, in pages, where they do not follow one another: as it was from the one before the first.
@@ -24,7 +23,6 @@ struct Run {
     repeated: u64,
     /// Pages that it has left behind, the last ones last.
     left: VecDeque<Page>,
-    /// When it went on last.
     time: u64,
 }
 

@@ -21,7 +21,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// So many picoseconds for all of so many lookups.
     pub fn new(total_ps: u128, lookups: u64) -> Self {
         Cost { total_ps, lookups }
     }
@@ -44,9 +43,7 @@ impl Cost {
 /// Mean cost of a lookup where the costs of its parts are known as ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostRange {
-    /// If each part costs the least.
     pub low: Cost,
-    /// If each part costs the most.
     pub high: Cost,
 }
 

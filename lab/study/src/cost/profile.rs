@@ -39,20 +39,16 @@ fn line(a: (u64, u64), b: (u64, u64), at: u64) -> u64 {
 /// A cost that is known as a range, in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Between {
-    /// The least.
     pub least_ps: u64,
-    /// The most.
     pub most_ps: u64,
 }
 
 impl Between {
-    /// From `least_ps` to `most_ps`.
     pub const fn new(least_ps: u64, most_ps: u64) -> Self {
         Between { least_ps, most_ps }
     }
 }
 
-/// What one miss of dynamic handle lookup costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandleMissCost {
     /// Until the host's thread runs.
@@ -74,12 +70,10 @@ impl HandleMissCost {
         pins_apart: false,
     };
 
-    /// All parts at their least.
     pub const fn least_ps(&self) -> u64 {
         self.delay.least_ps + self.processing.least_ps + self.resend.least_ps
     }
 
-    /// All parts at their most.
     pub const fn most_ps(&self) -> u64 {
         self.delay.most_ps + self.processing.most_ps + self.resend.most_ps
     }
@@ -88,7 +82,6 @@ impl HandleMissCost {
 /// What the parts of a lookup cost, in picoseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CostProfile {
-    /// Where the costs come from.
     pub name: String,
     /// The library finds a page pinned.
     pub user_check_ps: u64,
@@ -100,13 +93,11 @@ pub struct CostProfile {
     pub nic_check_ps: u64,
     /// What a miss that fetches so many entries costs besides.
     pub nic_miss_ps: PerCount,
-    /// The NIC interrupts the host.
     pub interrupt_ps: Option<u64>,
     /// A page is pinned while the host serves the NIC.
     pub kernel_pin_ps: Option<u64>,
     /// A page is unpinned while the host serves the NIC.
     pub kernel_unpin_ps: Option<u64>,
-    /// A miss of dynamic handle lookup.
     pub handle_miss: Option<HandleMissCost>,
 }
 

@@ -18,7 +18,6 @@ struct Table6Cell {
     application: &'static str,
     /// Whether it is the interrupt design's; otherwise UTLB's.
     interrupt: bool,
-    /// By the equation.
     computed_tenths_us: u64,
     printed_tenths_us: u64,
 }

@@ -5,7 +5,6 @@ use mapwire_wire::TraceRecord;
 
 use super::{MAX_OPERATION_PAGES, PAGE_ID};
 
-/// A record that cannot be studied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("{}", told(*record, cause))]
@@ -28,7 +27,6 @@ pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
     if record.is_inline() { Ok(()) } else { range(record.address.get(), record.bytes.get()).map(drop) }
 }
 
-/// The pages of an operation.
 pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedError> {
     let range = PageRange::covering(address, bytes).map_err(|_| UnstudiedError::Outside { address, bytes })?;
     match range.count {

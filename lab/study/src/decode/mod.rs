@@ -19,7 +19,6 @@ pub const PAGE_ID: u32 = (1 << 30) - 1;
 /// The lookup is the first of its operation. The lookups up to the next such one are the operation's other pages, in
 /// rising order.
 pub const FIRST: u32 = 1 << 30;
-/// The lookup is on the receive path.
 pub const RECEIVE: u32 = 1 << 31;
 
 /// Lookups after which a chunk is full.
@@ -37,7 +36,6 @@ pub struct Selection {
     pub fetch: bool,
     /// Stores into exports and fetches out of them.
     pub receive: bool,
-    /// Those that went through the NIC.
     pub ring: bool,
     /// Those that went by mapped memory.
     pub direct: bool,
@@ -50,7 +48,6 @@ impl Selection {
     pub const ALL: Selection =
         Selection { send: true, fetch: true, receive: true, ring: true, direct: true, piece_pages: None };
 
-    /// The same with transfers cut into pieces.
     #[must_use]
     pub const fn in_pieces_of(self, pages: u64) -> Self {
         Selection { piece_pages: Some(pages), ..self }
@@ -78,11 +75,8 @@ impl Selection {
 /// Lookups that a [`Selection`] leaves out, by operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
-    /// Of sends.
     pub send: u64,
-    /// Of fetches.
     pub fetch: u64,
-    /// Of receives.
     pub receive: u64,
 }
 
@@ -104,26 +98,13 @@ impl LeftOut {
     }
 }
 
-/// What the host did between two lookups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HostEvent {
-    /// Pages are pinned for an export, which begins.
-    Export,
-    Unexport,
-    /// Pages are checked and pinned for a transfer whose lookups follow later.
-    Hold,
-    Release,
-    /// Pages turned out not to be pinnable together.
-    Absent,
-    Present,
-}
-
-/// A [`HostEvent`] and its place.
+/// What the host did between two lookups: an export of pages begins or ends, pages are held for a transfer whose lookups follow later
+/// or released, or turned out not to be pinnable together, or to be so again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Lookups of the chunk before it.
     pub at: usize,
-    pub what: HostEvent,
+    pub op: TraceOp,
     pub process: Process,
     pub range: PageRange,
     /// Numbers given to pages up to and with this event.
@@ -135,11 +116,9 @@ pub struct Event {
 pub struct Totals {
     pub operations: u64,
     pub lookups: u64,
-    /// Lookups on the receive path.
     pub receive_lookups: u64,
     /// Lookups of transfers that went by mapped memory: no NIC met them.
     pub direct_lookups: u64,
-    /// Transfers that were cut into pieces.
     pub cut_transfers: u64,
     /// Pages that a lookup touched before any export of them: check misses, where nothing is ever unpinned.
     pub first_touches: u64,
@@ -157,12 +136,9 @@ pub struct Chunk {
     pub events: Vec<Event>,
 }
 
-/// One node of a trace.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its number in the trace.
     pub number: u16,
-    /// The pages met so far.
     pub pages: Pages,
     /// Lookups since the last [`Decoder::clear`].
     pub chunk: Chunk,
@@ -203,21 +179,21 @@ impl Node {
         self.totals.processes = self.pages.processes();
     }
 
-    fn event(&mut self, process: Process, range: PageRange, what: HostEvent) {
-        if matches!(what, HostEvent::Export | HostEvent::Hold) {
+    fn event(&mut self, process: Process, range: PageRange, op: TraceOp) {
+        if matches!(op, TraceOp::Export | TraceOp::Hold) {
             let before = self.pages.len();
             for page in range.iter() {
                 self.pages.id(process, page);
             }
-            if what == HostEvent::Hold {
+            if op == TraceOp::Hold {
                 self.totals.first_touches += (self.pages.len() - before) as u64;
             }
         }
-        self.totals.exports += u64::from(matches!(what, HostEvent::Export | HostEvent::Unexport));
+        self.totals.exports += u64::from(matches!(op, TraceOp::Export | TraceOp::Unexport));
         self.met_pages();
         self.chunk.events.push(Event {
             at: self.chunk.lookups.len(),
-            what,
+            op,
             process,
             range,
             pages_known: self.pages.len() as u32,
@@ -260,7 +236,6 @@ impl Decoder {
         }
     }
 
-    /// The nodes in the order in which they appeared.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -269,7 +244,6 @@ impl Decoder {
         self.records
     }
 
-    /// Lookups of transfers that were not selected.
     pub fn left_out(&self) -> LeftOut {
         self.left_out
     }
@@ -349,14 +323,7 @@ impl Decoder {
             }
             // Its pieces are prepared one by one.
             TraceOp::Hold | TraceOp::Release if range.count > pieces => {}
-            TraceOp::Export => it.event(process, range, HostEvent::Export),
-            TraceOp::Unexport => it.event(process, range, HostEvent::Unexport),
-            TraceOp::Hold => it.event(process, range, HostEvent::Hold),
-            TraceOp::Release => it.event(process, range, HostEvent::Release),
-            TraceOp::Absent => it.event(process, range, HostEvent::Absent),
-            TraceOp::Present => it.event(process, range, HostEvent::Present),
-            // Never taken: see `Selection::takes`.
-            _ => {}
+            _ => it.event(process, range, op),
         }
         self.pending += range.count as usize;
         Ok(())
@@ -459,8 +426,8 @@ mod tests {
         assert_eq!(node.chunk.lookups, [FIRST, FIRST | RECEIVE | 2]);
         assert_eq!((node.totals.first_touches, node.totals.known_pages), (1, 3));
         let [export, unexport] = node.chunk.events[..] else { panic!() };
-        assert_eq!((export.at, export.what, export.pages_known), (1, HostEvent::Export, 3));
-        assert_eq!((unexport.at, unexport.what), (2, HostEvent::Unexport));
+        assert_eq!((export.at, export.op, export.pages_known), (1, TraceOp::Export, 3));
+        assert_eq!((unexport.at, unexport.op), (2, TraceOp::Unexport));
     }
 
     #[test]
@@ -472,9 +439,9 @@ mod tests {
         take(&mut decoder, 0, 0, TraceOp::Release, 9, 3);
         take(&mut decoder, 0, 0, TraceOp::Absent, 20, 1);
         let node = &decoder.nodes()[0];
-        let events: Vec<_> = node.chunk.events.iter().map(|it| (it.at, it.what)).collect();
-        let (hold, release) = ((0, HostEvent::Hold), (1, HostEvent::Release));
-        assert_eq!(events, [hold, release, (1, HostEvent::Absent)]);
+        let events: Vec<_> = node.chunk.events.iter().map(|it| (it.at, it.op)).collect();
+        let (hold, release) = ((0, TraceOp::Hold), (1, TraceOp::Release));
+        assert_eq!(events, [hold, release, (1, TraceOp::Absent)]);
         assert_eq!((node.totals.lookups, node.totals.known_pages), (1, 3));
     }
 

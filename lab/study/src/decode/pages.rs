@@ -40,17 +40,14 @@ fn name(process: Process, page: Page) -> u64 {
 }
 
 impl Pages {
-    /// Pages met so far.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Processes whose pages were met.
     pub fn processes(&self) -> u64 {
         self.processes.len() as u64
     }
 
-    /// Whether none was met.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -79,7 +76,6 @@ impl Pages {
         *cell
     }
 
-    /// The page's number, if it has one.
     pub fn find(&self, process: Process, page: Page) -> Option<u32> {
         let name = name(process, page);
         let base = *self.index.get(&(name >> LEAF_SHIFT))?;

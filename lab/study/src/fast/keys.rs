@@ -58,7 +58,6 @@ pub struct Keys {
     /// Lines met in each of the `least_sets` sets.
     met: Vec<u32>,
     most_met: u32,
-    /// Key of the line of each page.
     keys: Vec<u32>,
     /// Number of the line of each page; empty if lines have one page, whose number it is then.
     lines: Vec<u32>,
@@ -167,7 +166,6 @@ impl Keys {
         self.most_met <= MAX_SLOT
     }
 
-    /// The largest slot so far.
     pub fn most_slot(&self) -> u32 {
         self.most_met
     }
@@ -176,13 +174,11 @@ impl Keys {
         self.line_count
     }
 
-    /// Key of the line of a page.
     #[inline(always)]
     pub fn key(&self, id: u32) -> u32 {
         self.keys[id as usize]
     }
 
-    /// Number of the line of a page.
     #[inline(always)]
     pub fn line(&self, id: u32) -> u32 {
         match self.line_entries {

@@ -22,12 +22,10 @@ pub trait Lanes: Copy + PartialEq {
     /// The set without `slot`. Slot 0 is no line's.
     fn without(self, slot: u16) -> Self;
 
-    /// The first `lanes` lanes alone.
     fn first(self, lanes: usize) -> Self;
 
     fn lane(self, at: usize) -> u16;
 
-    /// Sums of counts.
     fn plus(self, counts: Self) -> Self;
 }
 

@@ -17,7 +17,6 @@ const BLOCK: usize = 4096;
 /// Blocks that are handed on whole after one of which nearly all was handed on.
 const UNFILTERED_BLOCKS: u32 = 31;
 
-/// A shape that [`Levels`] takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Shape {
     /// Sets, a power of two up to [`MAX_SETS`].
@@ -27,7 +26,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether [`Levels`] takes it.
     pub fn is_taken(self) -> bool {
         self.sets <= MAX_SETS && [1, 2, 4, 8].contains(&self.ways)
     }
@@ -55,7 +53,6 @@ struct Unit {
     hits: Hits,
 }
 
-/// Caches of many shapes with the same keys.
 #[derive(Clone, Debug)]
 pub struct Levels {
     units: Vec<Unit>,
@@ -167,7 +164,6 @@ impl Levels {
         }))
     }
 
-    /// Place of the unit that has the shape.
     fn place(&self, shape: Shape) -> Option<usize> {
         let has = |unit: &Unit| unit.sets == shape.sets || unit.other_sets == shape.sets;
         self.units.iter().position(has)
@@ -184,7 +180,6 @@ impl Levels {
     }
 }
 
-/// Lines in the first `ways` lanes.
 fn resident<L: Lanes>(sets: &[L], ways: usize) -> u64 {
     let lines = |set: &L| (0..ways).filter(|way| set.lane(*way) != 0).count() as u64;
     sets.iter().map(lines).sum()
@@ -227,7 +222,6 @@ impl Unit {
 /// Sums that are kept: of each class two that take turns, as a sum waits for the one before it to be stored.
 const SUMS: usize = 2 * CLASSES;
 
-/// Where the entry's hit is summed.
 #[inline(always)]
 fn sum_of<const CLASSED: bool>(at: usize, key: u64) -> usize {
     if CLASSED { (class(key) + at % 2 * CLASSES) % SUMS } else { 0 }

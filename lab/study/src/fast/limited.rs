@@ -29,13 +29,11 @@ impl Limited {
         self.misses[1] += receive;
     }
 
-    /// Misses so far, by path.
     pub fn misses(&self) -> PathMisses {
         PathMisses { send_other: self.misses[0], receive_other: self.misses[1], ..PathMisses::default() }
     }
 }
 
-/// Misses of the steps, by path.
 fn run<L: Lanes>(sets: &mut [L], ways: usize, steps: &[Step]) -> [u64; 2] {
     let (mut misses, mut receive_misses) = (0, 0);
     for step in steps {

@@ -34,7 +34,6 @@ const BLOCK: usize = 2048;
 pub struct PinCounts {
     /// Pages found not pinned, and so pinned.
     pub check_misses: u64,
-    /// Pages unpinned.
     pub unpins: u64,
 }
 
@@ -66,7 +65,6 @@ pub struct Pins {
     /// A block of which so many are filled, at times longer than [`BLOCK`].
     steps: Vec<Step>,
     filled: usize,
-    /// The page looked up last.
     looked_up_last: u32,
 }
 

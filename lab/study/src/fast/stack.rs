@@ -8,7 +8,6 @@
 
 use crate::decode::PAGE_ID;
 
-/// Live places are marked in words.
 const WORD: usize = 64;
 const NONE: u32 = u32::MAX;
 
@@ -31,7 +30,6 @@ struct Boundary {
 #[derive(Clone, Debug)]
 pub struct Stack {
     boundaries: Vec<Boundary>,
-    /// Place of each line's last lookup.
     last: Vec<u32>,
     queue: Vec<u32>,
     /// Live places, and those from `end` on.

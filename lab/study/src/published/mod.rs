@@ -81,11 +81,8 @@ pub struct PublishedTable {
     /// What it says, in few words, with the conditions of the measurement.
     pub caption: &'static str,
     pub unit: &'static str,
-    /// Names of the keys of a row.
     pub keys: Vec<&'static str>,
-    /// Names of the columns of cells.
     pub columns: Vec<&'static str>,
-    /// The rows, in the paper's order.
     pub rows: Vec<PublishedRow>,
     /// What a reader must know: contradictions, unusable labels, what was read from where.
     pub remarks: &'static [&'static str],

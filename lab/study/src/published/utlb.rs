@@ -238,9 +238,7 @@ pub struct PrintedRates {
     pub check_misses: u64,
     pub utlb_nic_misses: u64,
     pub utlb_unpins: u64,
-    /// NIC misses of the interrupt design.
     pub intr_nic_misses: u64,
-    /// Unpins of the interrupt design.
     pub intr_unpins: u64,
 }
 

@@ -1,12 +1,13 @@
 //! Configurations that run together on the lookups of one node.
 
 use mapwire_translation::DesignConfig;
+use mapwire_wire::TraceOp;
 
 use super::StudyError;
 use super::plan::Allowed;
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts, PathMisses};
-use crate::decode::{Event, HostEvent, Node, Totals};
+use crate::decode::{Event, Node, Totals};
 use crate::fast::{KeyStream, Keys, Levels, Limited, Pins, Shape, Stack};
 use crate::handles::HandleReplay;
 use crate::replay::{Replay, ReplayError};
@@ -86,7 +87,7 @@ impl Unlimited {
         if some(Kind::Interrupt) && (node.totals.receive_lookups > 0 || !node.chunk.events.is_empty()) {
             return Err(self.allowed.less(|it| it.interrupts = false));
         }
-        let is_absence = |event: &Event| event.what == HostEvent::Absent;
+        let is_absence = |event: &Event| event.op == TraceOp::Absent;
         if some(Kind::DynamicHandle) && node.chunk.events.iter().any(is_absence) {
             return Err(self.allowed.less(|it| it.whole_lines = false));
         }

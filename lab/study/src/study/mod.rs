@@ -21,6 +21,7 @@ use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
 use crate::decode::{DecodeError, Decoder, LeftOut, Node, Selection, Totals};
 use crate::memory::Footprint;
+use crate::pool;
 use crate::replay::ReplayError;
 use groups::Group;
 
@@ -33,7 +34,6 @@ pub struct Request {
     pub selection: Selection,
     /// Whether NIC misses are to be split by cause.
     pub causes: bool,
-    /// Threads to use at most.
     pub threads: usize,
 }
 
@@ -65,7 +65,6 @@ impl AddAssign for Outcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// A record that cannot be studied.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error("{configuration}: {cause}")]
@@ -107,7 +106,6 @@ pub struct Findings {
     /// What each node's processes have its NIC translate, in the same order.
     pub footprints: Vec<Footprint>,
     pub records: u64,
-    /// Lookups that were not asked for.
     pub left_out: LeftOut,
     /// Configurations that cannot do what the trace does, by their places in the request, and why. Their outcomes mean nothing.
     pub failures: Vec<(usize, String)>,
@@ -172,7 +170,6 @@ impl Study {
         plan::groups(&self.request, self.allowed, node, &self.knowledge)
     }
 
-    /// Takes the records of a block.
     pub fn take(&mut self, block: &Block<'_>) -> Result<(), StudyError> {
         let mut done = 0;
         while done < block.len() {
@@ -221,34 +218,16 @@ impl Study {
             .filter(|(node, _)| !node.chunk.lookups.is_empty() || !node.chunk.events.is_empty())
             .flat_map(|(node, groups)| groups.iter_mut().map(move |group| (node, group)))
             .collect();
-        let threads = self.request.threads.clamp(1, tasks.len().max(1));
-        let tasks = Mutex::new(tasks.into_iter());
         let failures = Mutex::new(Vec::new());
-        let work = || -> Result<(), StudyError> {
-            loop {
-                let task = tasks.lock().ok().and_then(|mut tasks| tasks.next());
-                let Some((node, group)) = task else { return Ok(()) };
-                match group.run(node) {
-                    Err(error @ StudyError::Configuration { .. }) => {
-                        if let Ok(mut failures) = failures.lock() {
-                            failures.extend(group.members().into_iter().map(|at| (at, error.to_string())));
-                        }
-                        *group = Group::Failed;
-                    }
-                    other => other?,
+        pool::each(self.request.threads, tasks, |(node, group)| match group.run(node) {
+            Err(error @ StudyError::Configuration { .. }) => {
+                if let Ok(mut failures) = failures.lock() {
+                    failures.extend(group.members().into_iter().map(|at| (at, error.to_string())));
                 }
+                *group = Group::Failed;
+                Ok(())
             }
-        };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut first = work();
-            for other in others {
-                match other.join() {
-                    Ok(outcome) => first = first.and(outcome),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            first
+            other => other,
         })?;
         for failure in failures.into_inner().unwrap_or_default() {
             if !self.failures.iter().any(|known| known.0 == failure.0) {

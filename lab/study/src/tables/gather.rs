@@ -1,12 +1,14 @@
 //! The studies from which the tables are made.
 
 use mapwire_trace::Metadata;
-use mapwire_translation::{DesignConfig, PinLimit, PinRules};
+use mapwire_translation::{
+    CacheConfig, DesignConfig, DynamicHandleConfig, HierarchicalConfig, InterruptConfig, PinLimit, PinRules,
+};
 
 use crate::config::Configuration;
 use crate::decode::{LeftOut, Selection, Totals};
 use crate::files::{FileError, TraceFindings};
-use crate::published::{CACHE_SIZES, figure_5_configurations};
+use crate::published::{CACHE_SIZES, Figure5Configuration, figure_5_configurations};
 use crate::study::{Outcome, Request};
 
 /// Entries that a miss fetches, in UTLB Figure 8.
@@ -27,7 +29,6 @@ impl<F: FnMut(Request) -> Result<Vec<TraceFindings>, FileError>> Source for F {
     }
 }
 
-/// One study of all traces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     configurations: Vec<Configuration>,
@@ -35,7 +36,6 @@ pub(super) struct Part {
     pub(super) missing: Option<String>,
 }
 
-/// All that the tables need.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     pub names: Vec<String>,
@@ -115,37 +115,29 @@ pub fn direct_note(name: &str, totals: &Totals) -> Option<String> {
     })
 }
 
-/// The design of that text, which is one of this module's.
-fn design(text: &str) -> Option<DesignConfig> {
-    mapwire_settings::parse_design(text).ok()
+pub(super) fn hierarchical(entries: usize, ways: usize, offset: bool, prefetch: u32) -> Configuration {
+    let cache = CacheConfig::default().with_entries(entries).with_ways(ways).with_offset_per_process(offset);
+    Configuration::new(DesignConfig::Hierarchical(HierarchicalConfig::from(cache).with_prefetch(prefetch)))
 }
 
-/// UTLB's cache of that size.
-pub(super) fn hierarchical(entries: usize, ways: usize, offset: bool, prefetch: u32) -> Option<Configuration> {
-    let offset = if offset { "on" } else { "off" };
-    design(&format!("hierarchical,entries={entries},ways={ways},offset={offset},prefetch={prefetch}"))
-        .map(Configuration::new)
+pub(super) fn interrupt(entries: usize) -> Configuration {
+    let cache = CacheConfig::default().with_entries(entries);
+    Configuration::new(DesignConfig::Interrupt(InterruptConfig::default().with_cache(cache)))
 }
 
-/// The interrupt design with that cache.
-pub(super) fn interrupt(entries: usize) -> Option<Configuration> {
-    design(&format!("interrupt,entries={entries}")).map(Configuration::new)
-}
-
-/// The same under Table 5's limit.
 pub(super) fn four_megabytes(configuration: Configuration) -> Configuration {
     configuration.with_rules(PinRules::default().with_limit(PinLimit::Pages(TABLE_5_PAGES)))
 }
 
-/// The default design under Table 7's limit.
 pub(super) fn sixteen_megabytes(prepin: u64) -> Configuration {
     let rules = PinRules::default().with_limit(PinLimit::Pages(TABLE_7_PAGES)).with_prepin_pages(prepin);
     Configuration::new(DesignConfig::default()).with_rules(rules)
 }
 
-/// One of Figure 5's configurations.
-pub(super) fn dynamic_handle(entries: usize, line: usize, ways: usize) -> Option<Configuration> {
-    design(&format!("dynamic-handle,entries={entries},line={line},ways={ways}")).map(Configuration::new)
+pub(super) fn dynamic_handle(shape: Figure5Configuration) -> Configuration {
+    let config = DynamicHandleConfig::default();
+    let cache = config.cache.with_entries(shape.entries).with_line_entries(shape.line_entries).with_ways(shape.ways);
+    Configuration::new(DesignConfig::DynamicHandle(config.with_cache(cache)))
 }
 
 /// Studies the traces: `sends` for UTLB's tables, which count sends and fetches as its traces had them, `all` for those of dynamic
@@ -160,16 +152,15 @@ pub fn gather(
     threads: usize,
 ) -> Result<Gathered, FileError> {
     let sizes = CACHE_SIZES.map(|(_, entries)| entries);
-    let direct = || sizes.into_iter().filter_map(|entries| hierarchical(entries, 1, true, 1));
-    let interrupts = || sizes.into_iter().filter_map(interrupt);
-    let associative = sizes
+    let direct = || sizes.into_iter().map(|entries| hierarchical(entries, 1, true, 1));
+    let interrupts = || sizes.into_iter().map(interrupt);
+    let associative =
+        sizes.into_iter().flat_map(|entries| [2, 4].into_iter().map(move |ways| hierarchical(entries, ways, true, 1)));
+    let without_offset = sizes.into_iter().map(|entries| hierarchical(entries, 1, false, 1));
+    let prefetch = PREFETCHES
         .into_iter()
-        .flat_map(|entries| [2, 4].into_iter().filter_map(move |ways| hierarchical(entries, ways, true, 1)));
-    let without_offset = sizes.into_iter().filter_map(|entries| hierarchical(entries, 1, false, 1));
-    let prefetch = PREFETCHES.into_iter().flat_map(|prefetch| {
-        CACHE_SIZES.into_iter().filter_map(move |(_, entries)| hierarchical(entries, 1, true, prefetch))
-    });
-    let handles = figure_5_configurations().filter_map(|it| dynamic_handle(it.entries, it.line_entries, it.ways));
+        .flat_map(|prefetch| sizes.into_iter().map(move |entries| hierarchical(entries, 1, true, prefetch)));
+    let handles = figure_5_configurations().map(dynamic_handle);
     let mut study = |configurations: Vec<Configuration>, selection, causes| -> Result<Part, FileError> {
         let request = Request { configurations: configurations.clone(), selection, causes, threads };
         let traces = source.study(request)?;

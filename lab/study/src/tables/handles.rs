@@ -70,8 +70,7 @@ pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
     let mut comparison = Comparison::of_figure(figure, "% of lookups", &["configuration"], columns, Vec::new());
     comparison.remarks = remarks;
     for shape in figure_5_configurations() {
-        let configuration = dynamic_handle(shape.entries, shape.line_entries, shape.ways);
-        let outcomes = configuration.map_or_else(Vec::new, |it| gathered.handles.outcomes(&it));
+        let outcomes = gathered.handles.outcomes(&dynamic_handle(shape));
         let mut ours: Vec<Cell> = Vec::new();
         for outcome in outcomes {
             let Some(outcome) = outcome else {

@@ -15,17 +15,14 @@ pub use gather::{Gathered, Source, direct_note, gather, left_out_note};
 use crate::cost::CostProfile;
 use crate::published::{Paper, figures};
 
-/// One cell, ours or the paper's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
     /// As it is shown; `-` where there is none, `?` where the paper's is not legible, in parentheses where its column is not known.
     pub text: String,
-    /// As a number, if it is one.
     pub value: Option<f64>,
 }
 
 impl Cell {
-    /// A number with so many decimals.
     pub fn number(value: f64, decimals: usize) -> Self {
         Cell { text: format!("{value:.decimals$}"), value: Some(value) }
     }
@@ -55,9 +52,7 @@ pub struct Comparison {
     pub name: &'static str,
     pub caption: String,
     pub unit: &'static str,
-    /// Names of the keys of a row.
     pub keys: Vec<&'static str>,
-    /// The keys of each row.
     pub row_keys: Vec<Vec<String>>,
     pub ours: Side,
     pub published: Side,
@@ -65,7 +60,6 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A comparison without rows.
     fn new(
         (paper, name): (Paper, &'static str),
         caption: &str,
@@ -118,7 +112,6 @@ impl Comparison {
         self.published.rows.push(published);
     }
 
-    /// Our cell of the row with those keys.
     pub fn ours_at(&self, keys: &[&str], column: &str) -> Option<&Cell> {
         let row = self.row_keys.iter().position(|row| row == keys)?;
         let at = self.ours.columns.iter().position(|name| name == column)?;

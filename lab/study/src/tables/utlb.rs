@@ -70,15 +70,11 @@ fn breakdown(
 ) -> Comparison {
     let (mut comparison, published) = with(name, pairs(gathered));
     for (size, entries) in CACHE_SIZES {
-        let of = |configuration: Option<Configuration>| match configuration {
-            Some(configuration) => part.outcomes(&rules(configuration)),
-            None => Vec::new(),
-        };
+        let of = |configuration| part.outcomes(&rules(configuration));
         let (utlb, interrupts) = (of(hierarchical(entries, 1, true, 1)), of(interrupt(entries)));
         for characteristic in ["check misses", "NI misses", "unpins"] {
             let mut ours = Vec::new();
-            for at in 0..gathered.names.len() {
-                let (utlb, interrupt) = (utlb.get(at).copied().flatten(), interrupts.get(at).copied().flatten());
+            for (&utlb, &interrupt) in utlb.iter().zip(&interrupts) {
                 match characteristic {
                     "check misses" => ours.extend([rate(utlb, |it| it.check_misses), Cell::none()]),
                     "NI misses" => ours.extend([utlb, interrupt].map(|it| rate(it, |it| it.nic_misses))),
@@ -102,10 +98,7 @@ pub(super) fn table_5(gathered: &Gathered) -> Comparison {
 }
 
 /// Microseconds of a lookup of a configuration on each trace.
-fn costs(part: &Part, configuration: Option<Configuration>, profile: &CostProfile, traces: usize) -> Vec<Cell> {
-    let Some(configuration) = configuration else {
-        return vec![Cell::none(); traces];
-    };
+fn costs(part: &Part, configuration: Configuration, profile: &CostProfile) -> Vec<Cell> {
     let cost = |outcome: Option<Outcome>| {
         // Both designs of these tables have exact costs.
         let cost = configuration.equation().cost(profile, &outcome?.counts)?.low;
@@ -124,10 +117,9 @@ fn costs(part: &Part, configuration: Option<Configuration>, profile: &CostProfil
 
 pub(super) fn table_6(gathered: &Gathered, profile: &CostProfile) -> Comparison {
     let (mut comparison, published) = with("Table 6", pairs(gathered));
-    let traces = gathered.names.len();
     for (size, entries) in CACHE_SIZES {
-        let utlb = costs(&gathered.unlimited, hierarchical(entries, 1, true, 1), profile, traces);
-        let interrupts = costs(&gathered.unlimited, interrupt(entries), profile, traces);
+        let utlb = costs(&gathered.unlimited, hierarchical(entries, 1, true, 1), profile);
+        let interrupts = costs(&gathered.unlimited, interrupt(entries), profile);
         let ours = utlb.into_iter().zip(interrupts).flat_map(|(utlb, interrupt)| [utlb, interrupt]).collect();
         comparison.row(&[size], ours, published_row(&published, &[size]));
     }
@@ -164,8 +156,7 @@ pub(super) fn table_8(gathered: &Gathered) -> Comparison {
         for (associativity, ways, offset) in
             [("direct", 1, true), ("2-way", 2, true), ("4-way", 4, true), ("direct-nohash", 1, false)]
         {
-            let outcomes =
-                hierarchical(entries, ways, offset, 1).map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
+            let outcomes = gathered.unlimited.outcomes(&hierarchical(entries, ways, offset, 1));
             let ours = outcomes.into_iter().map(|outcome| rate(outcome, |it| it.nic_misses)).collect();
             let keys = [size, associativity];
             comparison.row(&keys, ours, published_row(&published, &keys));
@@ -187,7 +178,7 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
     let figure = (Paper::Utlb, "Figure 7");
     let mut comparison = Comparison::of_figure(figure, "per lookup", &keys, gathered.names.clone(), published);
     for (size, entries) in CACHE_SIZES {
-        let outcomes = hierarchical(entries, 1, true, 1).map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
+        let outcomes = gathered.unlimited.outcomes(&hierarchical(entries, 1, true, 1));
         for cause in ["compulsory", "capacity", "conflict", "capacity and conflict", HILL_CONFLICT] {
             let of = |outcome: &Option<Outcome>| {
                 let Some(Outcome { counts, causes: Some(causes) }) = outcome else { return Cell::none() };
@@ -235,9 +226,9 @@ pub(super) fn figure_8(gathered: &Gathered, profile: &CostProfile) -> Comparison
     for (size, entries) in CACHE_SIZES {
         for prefetch in PREFETCHES {
             let configuration = hierarchical(entries, 1, true, prefetch);
-            let outcomes = configuration.map_or_else(Vec::new, |it| gathered.prefetch.outcomes(&it));
+            let outcomes = gathered.prefetch.outcomes(&configuration);
             let misses = outcomes.into_iter().map(|outcome| rate(outcome, |it| it.nic_misses));
-            let costs = costs(&gathered.prefetch, configuration, profile, gathered.names.len());
+            let costs = costs(&gathered.prefetch, configuration, profile);
             let ours = misses.zip(costs).flat_map(|(misses, cost)| [misses, cost]).collect();
             let radix = printed_rates("Table 4", size, "Radix").filter(|_| prefetch == 1);
             let misses = radix.map_or_else(not_legible, |rates| Cell::number(rates.utlb_nic_misses as f64 / 100.0, 2));

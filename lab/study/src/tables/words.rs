@@ -23,7 +23,6 @@ impl Comparison {
         }
     }
 
-    /// Our number in the row with those keys.
     fn number(&self, keys: &[&str], column: &str) -> Option<f64> {
         self.ours_at(keys, column)?.value
     }

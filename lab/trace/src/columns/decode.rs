@@ -33,11 +33,9 @@ struct Dictionary<'a> {
     count: u64,
 }
 
-/// A column that is no dictionary.
 #[derive(Debug)]
 enum Plain<'a> {
     Constant(u64),
-    /// The groups that are left.
     Packed(&'a [u8]),
     Bytes(Entries<'a>),
 }
@@ -158,7 +156,6 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The head of a packed group.
 struct GroupHead {
     width: u32,
     shift: u32,

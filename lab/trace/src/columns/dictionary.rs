@@ -1,67 +1,40 @@
 //! The distinct values of a column, if they are few.
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
 use super::MAX_DICTIONARY;
+use crate::spread::Spread;
 
-/// Slots of the hash table: twice the most values, so that probes stay short.
-const SLOTS: usize = 2 * MAX_DICTIONARY;
-
-/// Distinct values, and the place of each value of a column among them.
-#[derive(Debug)]
-pub(super) struct Dictionary {
-    /// Index into `values` plus one; 0 is free.
-    slots: Vec<u16>,
-    values: Vec<u64>,
-}
-
-impl Default for Dictionary {
-    fn default() -> Self {
-        Self { slots: vec![0; SLOTS], values: Vec::new() }
-    }
-}
-
-fn slot_of(value: u64) -> usize {
-    (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS
-}
+/// Distinct values, each with its number in the order in which they occur.
+#[derive(Debug, Default)]
+pub(super) struct Dictionary(HashMap<u64, u64, BuildHasherDefault<Spread>>);
 
 impl Dictionary {
-    /// Index of `value`, which is added if it is new and there is room for it.
-    fn index_of(&mut self, value: u64, most: usize) -> Option<u16> {
-        let mut slot = slot_of(value);
-        loop {
-            match self.slots[slot] {
-                0 if self.values.len() == most => return None,
-                0 => {
-                    self.values.push(value);
-                    self.slots[slot] = self.values.len() as u16;
-                    return Some(self.values.len() as u16 - 1);
-                }
-                taken if self.values[usize::from(taken) - 1] == value => return Some(taken - 1),
-                _ => slot = (slot + 1) % SLOTS,
-            }
-        }
-    }
-
     /// The distinct values of `column`, ascending, and the place of each of its values among them; `None` if more than `most`
     /// are distinct, or there would be nothing to gain.
     pub(super) fn of(&mut self, column: &[u64], most: usize) -> Option<(Vec<u64>, Vec<u64>)> {
         let most = most.min(MAX_DICTIONARY);
-        self.slots.fill(0);
-        self.values.clear();
+        self.0.clear();
         let mut places: Vec<u64> = Vec::with_capacity(column.len());
         for value in column {
-            places.push(u64::from(self.index_of(*value, most)?));
+            let next = self.0.len();
+            let number = *self.0.entry(*value).or_insert(next as u64);
+            if number == most as u64 {
+                return None;
+            }
+            places.push(number);
         }
-        let mut order: Vec<u16> = (0..self.values.len() as u16).collect();
-        order.sort_unstable_by_key(|index| self.values[usize::from(*index)]);
-        let mut place_of = vec![0; order.len()];
-        for (place, index) in (0_u64..).zip(&order) {
-            place_of[usize::from(*index)] = place;
+        let mut values: Vec<(u64, u64)> = self.0.iter().map(|(value, number)| (*value, *number)).collect();
+        values.sort_unstable();
+        let mut place_of = vec![0; values.len()];
+        for (place, (_, number)) in (0_u64..).zip(&values) {
+            place_of[*number as usize] = place;
         }
         for place in &mut places {
             *place = place_of[*place as usize];
         }
-        let sorted = order.iter().map(|index| self.values[usize::from(*index)]);
-        Some((sorted.collect(), places))
+        Some((values.into_iter().map(|(value, _)| value).collect(), places))
     }
 }
 

@@ -10,9 +10,9 @@ use super::{BYTES, CONSTANT, DICTIONARY, GROUP, MAX_DICTIONARY, PACKED, packing}
 /// Blocks that are encoded in the same way before all ways are tried again.
 const SAME: u32 = 7;
 
-/// A way to encode a column that is not constant.
+/// How to encode a column that is not constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Way {
+struct Encoding {
     dictionary: bool,
     lz4: bool,
 }
@@ -23,8 +23,7 @@ pub(crate) struct Encoder {
     dictionary: Dictionary,
     entries: Vec<u8>,
     compressed: Vec<u8>,
-    way: Way,
-    /// Blocks for which the way holds.
+    encoding: Encoding,
     holds: u32,
 }
 
@@ -34,7 +33,6 @@ pub(crate) fn estimate(values: &[u64]) -> usize {
     values.chunks(GROUP).step_by(groups.div_ceil(4)).map(|group| Fit::of(group).bytes).sum()
 }
 
-/// Appends a column of packed groups.
 fn pack(values: &[u64], out: &mut Vec<u8>) {
     out.push(PACKED);
     for values in values.chunks(GROUP) {
@@ -78,7 +76,7 @@ impl Encoder {
         }
         self.holds = SAME;
         let begin = out.len();
-        self.way = Way { dictionary: false, lz4: self.plain(values, true, out) };
+        self.encoding = Encoding { dictionary: false, lz4: self.plain(values, true, out) };
         let plain = out.len() - begin;
         // A dictionary costs a load for each record: it must save an eighth.
         if plain > 1 + 8 + values.len() / 8
@@ -89,20 +87,20 @@ impl Encoder {
             if other.len() <= plain - plain / 8 {
                 out.truncate(begin);
                 out.append(&mut other);
-                self.way = Way { dictionary: true, lz4 };
+                self.encoding = Encoding { dictionary: true, lz4 };
             }
         }
     }
 
-    /// Encodes in the way of the last block; false if these values cannot be.
+    /// Encodes as the last block; false if these values cannot be.
     fn again(&mut self, values: &[u64], out: &mut Vec<u8>) -> bool {
-        if !self.way.dictionary {
-            self.plain(values, self.way.lz4, out);
+        if !self.encoding.dictionary {
+            self.plain(values, self.encoding.lz4, out);
             return true;
         }
         let Some((head, places)) = self.dictionary_of(values) else { return false };
         out.extend_from_slice(&head);
-        self.plain(&places, self.way.lz4, out);
+        self.plain(&places, self.encoding.lz4, out);
         true
     }
 

@@ -2,26 +2,20 @@
 
 use super::packing;
 
-/// Bytes of an exception.
 pub(super) const EXCEPTION_BYTES: usize = 10;
-/// Bytes of a group's head.
 const HEAD_BYTES: usize = 12;
 const SAMPLE: usize = 64;
 
-/// How a group is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
     pub(super) base: u64,
     /// Of the values' differences to the base, shifted.
     pub(super) width: u32,
     pub(super) shift: u32,
-    /// Values that do not fit.
     pub(super) exceptions: usize,
-    /// Of the whole group.
     pub(super) bytes: usize,
 }
 
-/// Bits of `span`.
 const fn bits(span: u64) -> u32 {
     64 - span.leading_zeros()
 }

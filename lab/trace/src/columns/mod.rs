@@ -6,7 +6,6 @@ pub(crate) mod encode;
 mod fit;
 mod packing;
 
-/// Values of a packed group.
 pub(crate) const GROUP: usize = 1024;
 /// Most values of a dictionary: as many as stay in a first-level cache.
 pub(crate) const MAX_DICTIONARY: usize = 4096;
@@ -20,7 +19,6 @@ pub(crate) const DICTIONARY: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// Takes `N` bytes off the front.
 pub(crate) fn take<'a, const N: usize>(bytes: &mut &'a [u8], what: &'static str) -> Result<&'a [u8; N], Malformed> {
     let (first, rest) = bytes.split_first_chunk::<N>().ok_or(Malformed(what))?;
     *bytes = rest;

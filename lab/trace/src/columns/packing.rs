@@ -24,7 +24,6 @@ const fn mask(width: u32) -> u64 {
     if width == 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// Appends the low `width` bits of each value.
 pub(super) fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     let mut words = [0_u64; GROUP];
     let words = &mut words[..rows_of(values.len(), width) * LANES];

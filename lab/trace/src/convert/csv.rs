@@ -16,7 +16,6 @@ use super::text::{Lines, TEXT_BYTES, take_decimal, take_hexadecimal, take_prefix
 
 /// The columns that a file must have, in the order in which they are written.
 pub const COLUMNS: [&str; 6] = ["time_ns", "node", "process", "op", "address", "bytes"];
-/// The column that a file may have.
 pub const DIRECT: &str = "direct";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,6 @@ impl<R: Read> Reader for CsvReader<R> {
     }
 }
 
-/// Reads a value off the front.
 #[inline]
 fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Option<()> {
     match column {
@@ -158,7 +156,6 @@ fn explain(line: &[u8], columns: &[Column]) -> String {
     format!("there are {} values for {} columns", values.len(), columns.len())
 }
 
-/// Writes records as a CSV file.
 pub(super) struct CsvWriter<W: Write> {
     out: BufWriter<W>,
     direct: bool,

@@ -110,7 +110,6 @@ fn parse(line: &[u8]) -> Result<(TraceOp, u64, u64), String> {
     Ok((op, address, bytes))
 }
 
-/// Writes lookups as a `din` file.
 pub(super) struct DinWriter<W: Write> {
     out: BufWriter<W>,
     tags: Tags,

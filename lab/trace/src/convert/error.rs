@@ -13,7 +13,6 @@ pub enum ConvertError {
     Value { file: String, place: String, what: String },
     #[error("{file}: {what}")]
     File { file: String, what: String },
-    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] crate::error::ReadError),
     #[error("cannot sort")]

@@ -8,7 +8,6 @@ use super::error::ConvertError;
 use super::tags::TAG_SHIFT;
 use crate::metadata::Metadata;
 
-/// How a file is imported.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportOptions {
     /// The node of records that name none.
@@ -61,7 +60,6 @@ impl ImportOptions {
     }
 }
 
-/// Why there is no next record.
 pub(super) enum Fault {
     /// What is wrong with the record that lies so many behind the last one.
     Value {
@@ -72,7 +70,6 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The same as an error of `file`.
     pub(super) fn at(self, file: &str, place: String) -> ConvertError {
         let file = file.to_owned();
         match self {
@@ -136,7 +133,6 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// With what the file's head tells.
     pub(super) fn with_head(self, metadata: Option<Metadata>, total_records: u64) -> Self {
         Self { metadata, total_records: Some(total_records), ..self }
     }

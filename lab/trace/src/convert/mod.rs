@@ -92,16 +92,12 @@ trait Sink {
     fn finish(&mut self) -> Result<u64, ConvertError>;
 }
 
-/// How a trace is exported.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions {
-    /// Only records of this node.
     pub node: Option<u16>,
-    /// Only records of this process of each node.
     pub process: Option<u16>,
     /// Formats without processes get their numbers in the upper bits of addresses.
     pub tagged: bool,
-    /// CSV gets the column `direct`.
     pub direct: bool,
     /// Bytes of the pages into which operations are cut for formats of lookups.
     pub page_bytes: u64,
@@ -132,7 +128,6 @@ pub struct Exported {
     pub not_transfers: u64,
     /// Of those that were, direct ones; formats other than Parquet, and CSV without `direct`, do not tell them from others.
     pub direct: u64,
-    /// Lines, records or rows written.
     pub written: u64,
 }
 

@@ -30,14 +30,12 @@ use crate::pages::pages_of;
 use crate::reader::read_up_to;
 use crate::spread::Spread;
 
-/// A record of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct OracleRecord {
     /// In units of choice.
     pub clock_time: U32,
     pub obj_id: U64,
-    /// Its bytes.
     pub obj_size: U32,
     /// The number of its next record, from 1; −1 if there is none.
     pub next_access_vtime: I64,

@@ -35,11 +35,8 @@ use super::parquet_pages::Checked;
 use super::parquet_types::{is_integer, since_1970_ns, timestamp_ns};
 use crate::metadata::Metadata;
 
-/// The key of the metadata.
 const KEY: &str = "mapwire";
-/// Rows of a row group.
 const GROUP_ROWS: usize = 256 << 10;
-/// Rows read at a time.
 const BATCH_ROWS: usize = 16 << 10;
 
 fn schema() -> Result<Type, ParquetError> {
@@ -69,7 +66,6 @@ fn schema() -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Writes records as a Parquet file.
 pub(super) struct ParquetWriter<W: Write + Send> {
     out: SerializedFileWriter<W>,
     names: [ByteArray; TraceOp::ALL.len()],
@@ -185,7 +181,6 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Parqu
     read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged: the library gave up".to_owned())))
 }
 
-/// What a column's type must be, and is.
 fn fits(known: usize, column: &ColumnDescriptor) -> (bool, &'static str) {
     match known {
         OP => (column.physical_type() == Physical::BYTE_ARRAY, "a string"),
@@ -206,7 +201,6 @@ struct ParquetReader {
     reader: SerializedFileReader<File>,
     /// Where each of the columns stands in the file; `direct` may be missing.
     places: [Option<usize>; 7],
-    /// Unsigned, by the file's schema.
     unsigned: [bool; 7],
     /// Nanoseconds of the unit of times.
     time_unit_ns: u64,
@@ -276,7 +270,6 @@ pub fn read(input: File, file: &str) -> Result<Import<'static>, ConvertError> {
 }
 
 impl ParquetReader {
-    /// Reads the next rows; false at the end.
     fn refill(&mut self) -> Result<bool, Fault> {
         self.at = 0;
         self.values.iter_mut().for_each(Vec::clear);

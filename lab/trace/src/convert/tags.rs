@@ -59,7 +59,6 @@ impl Tags {
         Ok(above)
     }
 
-    /// The address with its tag.
     #[inline]
     pub fn address(&self, above: u64, address: u64) -> Result<u64, ConvertError> {
         if self.tagged && address >> TAG_SHIFT != 0 {

@@ -8,7 +8,6 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 /// Bytes of text read or written at a time.
 pub(super) const TEXT_BYTES: usize = 256 << 10;
 
-/// The lines of a text.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: BufReader<R>,

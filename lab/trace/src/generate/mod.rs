@@ -14,23 +14,19 @@ use std::collections::BinaryHeap;
 use mapwire_wire::{TraceOp, TraceRecord};
 
 pub use pattern::Pattern;
-use pattern::{Program, State, Transfer};
+use pattern::{Position, Program, Transfer};
 use random::Random;
 
-/// Where each rank's buffer begins.
 pub const BUFFER_ADDRESS: u64 = 0x5600_0000_0000;
-/// Where each rank's export begins.
 pub const EXPORT_ADDRESS: u64 = 0x7f00_0000_0000;
 /// Ranks with places of their own have them up to so many bytes further up.
 const SPREAD_BYTES: u64 = 1 << 38;
 /// Longest buffer: what fits between the two addresses, at any place.
 pub const MAX_BUFFER_BYTES: u64 = 1 << 40;
-/// Most ranks of a trace.
 pub const MAX_RANKS: u64 = 1 << 20;
 
 /// A transfer arrives so long after it began, at the earliest.
 const LATENCY_NS: u64 = 3_000;
-/// Bytes that move in a nanosecond.
 const BYTES_A_NS: u64 = 4;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +70,6 @@ impl Default for Options {
     }
 }
 
-/// An option that cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{option} is {value}: {mend}")]
 pub struct OptionError {
@@ -87,47 +82,41 @@ pub struct OptionError {
 impl Options {
     /// Checks that all options make sense together.
     pub fn check(&self) -> Result<(), OptionError> {
-        let wrong = |option, value: &dyn ToString, mend| Err(OptionError { option, value: value.to_string(), mend });
         let ranks = u64::from(self.nodes) * u64::from(self.processes);
-        if self.records == 0 {
-            return wrong("--records", &0, "a trace has at least one");
-        }
-        if self.nodes == 0 {
-            return wrong("--nodes", &0, "there must be at least one");
-        }
-        if self.processes == 0 {
-            return wrong("--processes", &0, "each node must have at least one");
-        }
-        if ranks > MAX_RANKS {
-            return wrong("--nodes times --processes", &ranks, "at most 1,048,576 ranks can be generated");
-        }
-        if self.patterns.is_empty() || self.patterns.len() > usize::from(self.processes) {
-            return wrong(
+        let (patterns, processes) = (self.patterns.len(), usize::from(self.processes));
+        let mixed = format!("{patterns} patterns for {processes} processes");
+        // Whether an option cannot be, its name and value, and what it may be.
+        let options: [(bool, &'static str, &dyn ToString, &'static str); 10] = [
+            (self.records == 0, "--records", &self.records, "a trace has at least one"),
+            (self.nodes == 0, "--nodes", &self.nodes, "there must be at least one"),
+            (processes == 0, "--processes", &processes, "each node must have at least one"),
+            (ranks > MAX_RANKS, "--nodes times --processes", &ranks, "at most 1,048,576 ranks can be generated"),
+            (
+                !(1..=processes).contains(&patterns),
                 "--mix",
-                &format!("{} patterns for {} processes", self.patterns.len(), self.processes),
+                &mixed,
                 "every pattern needs a process on each node; raise --processes",
-            );
-        }
-        if self.piece_bytes == 0 || self.piece_bytes > self.buffer_bytes {
-            return wrong(
+            ),
+            (
+                !(1..=self.buffer_bytes).contains(&self.piece_bytes),
                 "--bytes",
                 &self.piece_bytes,
                 "a transfer has at least one byte, and at most those of --buffer",
-            );
+            ),
+            (self.buffer_bytes > MAX_BUFFER_BYTES, "--buffer", &self.buffer_bytes, "a buffer has at most 1 TiB"),
+            (self.stride == 0, "--stride", &self.stride, "it must be at least 1"),
+            (!(self.skew > 0.0 && self.skew <= 10.0), "--skew", &self.skew, "it must be above 0, and at most 10"),
+            (
+                !(1..=1_000_000_000).contains(&self.gap_ns),
+                "--gap",
+                &self.gap_ns,
+                "it must be from 1 to 1,000,000,000 ns",
+            ),
+        ];
+        match options.into_iter().find(|option| option.0) {
+            None => Ok(()),
+            Some((_, option, value, mend)) => Err(OptionError { option, value: value.to_string(), mend }),
         }
-        if self.buffer_bytes > MAX_BUFFER_BYTES {
-            return wrong("--buffer", &self.buffer_bytes, "a buffer has at most 1 TiB");
-        }
-        if self.stride == 0 {
-            return wrong("--stride", &0, "it must be at least 1");
-        }
-        if !(self.skew > 0.0 && self.skew <= 10.0) {
-            return wrong("--skew", &self.skew, "it must be above 0, and at most 10");
-        }
-        if self.gap_ns == 0 || self.gap_ns > 1_000_000_000 {
-            return wrong("--gap", &self.gap_ns, "it must be from 1 to 1,000,000,000 ns");
-        }
-        Ok(())
     }
 
     /// The options as a command line, all of them: it generates the same trace wherever it is run.
@@ -167,7 +156,7 @@ struct Rank {
     program: usize,
     /// Its number in the program.
     number: usize,
-    state: State,
+    position: Position,
     random: Random,
     /// How far up its memory is.
     place: u64,
@@ -206,7 +195,7 @@ impl Generator {
                     process,
                     program,
                     number: members[program].len() - 1,
-                    state: State::default(),
+                    position: Position::default(),
                     random,
                     place: if options.scatter { place } else { 0 },
                     exported: false,
@@ -249,7 +238,6 @@ impl Generator {
         half + self.ranks[rank].random.below(mean - half + half.max(1))
     }
 
-    /// The turn of a rank: what it does now.
     fn turn(&mut self, now_ns: u64, index: usize) -> TraceRecord {
         let rank = &mut self.ranks[index];
         let record = |rank: &Rank, op: TraceOp, address: u64, bytes: u64, time_ns: u64| TraceRecord {
@@ -269,7 +257,7 @@ impl Generator {
             return exported;
         }
         let Transfer { op, local, peer, remote, bytes, gaps } =
-            self.programs[rank.program].next(rank.number, &mut rank.state, &mut rank.random);
+            self.programs[rank.program].next(rank.number, &mut rank.position, &mut rank.random);
         let begun = record(rank, op, BUFFER_ADDRESS + local, bytes, now_ns);
         let moved_ns = bytes / BYTES_A_NS;
         let arrives_ns = now_ns + LATENCY_NS + moved_ns + rank.random.below(LATENCY_NS);

@@ -40,7 +40,6 @@ pub(super) struct Transfer {
     pub(super) op: TraceOp,
     /// Where the rank's own memory is: in its buffer.
     pub(super) local: u64,
-    /// The other rank of the program.
     pub(super) peer: usize,
     /// Where the peer's memory is: in its export.
     pub(super) remote: u64,
@@ -61,15 +60,13 @@ pub(super) struct Program {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct Position {
     step: u64,
     /// Where its task's data is, and how many pieces.
     task: (usize, u64, u64),
 }
 
-/// Bytes of a task in the queue.
 const TASK_BYTES: u64 = 64;
-/// Most pieces of a task's data.
 const TASK_PIECES: u64 = 8;
 
 /// Scatters popularity over the buffer: a bijection of the numbers below `pieces`.
@@ -111,10 +108,9 @@ impl Program {
         }
     }
 
-    /// What `rank` does next.
-    pub(super) fn next(&mut self, rank: usize, state: &mut State, random: &mut Random) -> Transfer {
-        let step = state.step;
-        state.step += 1;
+    pub(super) fn next(&mut self, rank: usize, position: &mut Position, random: &mut Random) -> Transfer {
+        let step = position.step;
+        position.step += 1;
         let to_next = |piece: u64| Transfer {
             op: TraceOp::Send,
             local: piece * self.piece_bytes,
@@ -139,7 +135,7 @@ impl Program {
                     gaps: 1,
                 }
             }
-            Pattern::TaskQueue => self.task(rank, step, state, random),
+            Pattern::TaskQueue => self.task(rank, step, position, random),
             Pattern::Transpose => self.transposed(rank, step),
         }
     }
@@ -157,7 +153,7 @@ impl Program {
         row * self.stride + column
     }
 
-    fn task(&mut self, rank: usize, step: u64, state: &mut State, random: &mut Random) -> Transfer {
+    fn task(&mut self, rank: usize, step: u64, position: &mut Position, random: &mut Random) -> Transfer {
         let buffer_bytes = self.pieces * self.piece_bytes;
         match step % 3 {
             0 => {
@@ -165,7 +161,7 @@ impl Program {
                 self.tasks += 1;
                 let pieces = (1 + random.below(TASK_PIECES)).min(self.pieces);
                 let first = random.below(self.pieces - pieces + 1);
-                state.task = (self.other(rank, random), first, pieces);
+                position.task = (self.other(rank, random), first, pieces);
                 Transfer {
                     op: TraceOp::Fetch,
                     local: 0,
@@ -176,7 +172,7 @@ impl Program {
                 }
             }
             1 => {
-                let (peer, first, pieces) = state.task;
+                let (peer, first, pieces) = position.task;
                 Transfer {
                     op: TraceOp::Fetch,
                     local: (step / 3 * TASK_PIECES) % (self.pieces - pieces + 1) * self.piece_bytes,
@@ -187,7 +183,7 @@ impl Program {
                 }
             }
             _ => {
-                let (peer, first, _) = state.task;
+                let (peer, first, _) = position.task;
                 Transfer {
                     op: TraceOp::Send,
                     local: first * self.piece_bytes,
@@ -231,8 +227,8 @@ mod tests {
 
     fn steps(pattern: Pattern, (ranks, pieces): (usize, u64), rank: usize, count: usize) -> Vec<Transfer> {
         let mut program = program(pattern, ranks, pieces);
-        let (mut state, mut random) = (State::default(), Random::new(1, 2));
-        (0..count).map(|_| program.next(rank, &mut state, &mut random)).collect()
+        let (mut position, mut random) = (Position::default(), Random::new(1, 2));
+        (0..count).map(|_| program.next(rank, &mut position, &mut random)).collect()
     }
 
     fn pieces(transfers: &[Transfer]) -> Vec<u64> {

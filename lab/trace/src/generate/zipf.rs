@@ -8,7 +8,6 @@ use super::random::Random;
 pub(super) struct Zipf {
     things: f64,
     skew: f64,
-    /// The integral of the hat at its two ends.
     first: f64,
     last: f64,
     /// Below this distance a draw is accepted without computing its probability.
@@ -39,7 +38,6 @@ impl Zipf {
         ratio * log
     }
 
-    /// The inverse of the integral.
     fn inverse(&self, y: f64) -> f64 {
         let t = (y * (1.0 - self.skew)).max(-1.0);
         let ratio = if t.abs() > 1e-8 { libm::log1p(t) / t } else { 1.0 - t / 2.0 };

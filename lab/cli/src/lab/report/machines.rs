@@ -7,13 +7,12 @@ use clap::builder::PossibleValuesParser;
 use mapwire_sim::hardware::Profile;
 use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Paper, Plot, Report, Row, Table};
 
-use super::escaped;
 use super::plots::machine_lines;
+use super::{Word, escaped, list};
 use crate::lab::LabError;
 use crate::progress::Progress;
 use crate::sim::paper::{drawing, text};
 
-/// Which chapters a page has.
 #[derive(Debug, Args)]
 pub(super) struct MachineOptions {
     /// Papers whose machines have a chapter, with commas between them: all, none, or names that `mapwire sim paper` takes
@@ -32,7 +31,6 @@ pub(super) struct Chapter {
 }
 
 impl MachineOptions {
-    /// Runs the machines that were chosen.
     pub(super) fn run(&self) -> Result<Vec<Chapter>, LabError> {
         let wants = |name: &str| self.machines.iter().any(|it| it == name);
         let chosen = PAPERS.iter().filter(|paper| wants(paper.name) || wants("all"));
@@ -61,7 +59,8 @@ impl Chapter {
             "<section>\n<h2 id=\"machine-{name}\">The machine of {title} <small>mapwire sim paper {name}</small></h2>\n<p>{}</p>\n",
             escaped(text::ABOUT)
         );
-        html.push_str(&self.summary());
+        // How much of what is predicted is near to what is published.
+        let _ = writeln!(html, "<p>{}</p>", self.report.summary());
         for (at, figure) in self.report.figures.iter().enumerate() {
             html.push_str(&figure_html(figure, &format!("machine-{name}-{at}")));
         }
@@ -73,11 +72,6 @@ impl Chapter {
         }
         html.push_str("</section>\n");
         html
-    }
-
-    /// How much of what is predicted is near to what is published.
-    fn summary(&self) -> String {
-        format!("<p>{}</p>\n", self.report.summary())
     }
 }
 
@@ -101,83 +95,53 @@ fn table_html(table: &Table) -> String {
         "" => String::new(),
         unit => format!(" ({unit})"),
     };
-    let mut html = format!(
-        "<h3>{}</h3>\n<p>{}{}</p>\n<div class=\"tables\"><table>\n<thead><tr>",
-        escaped(table.name),
-        escaped(&table.caption),
-        escaped(&unit)
-    );
     let has_published = |row: &Row| row.cells.iter().any(|cell| cell.published.is_some());
     let is_compared = table.rows.iter().any(has_published);
-    for key in &table.keys {
-        heading(&mut html, "key", key);
-    }
+    let mut headings: Vec<Word> = table.keys.iter().map(|key| ("key", (*key).to_owned())).collect();
     for column in &table.columns {
-        heading(&mut html, "ours", column);
+        headings.push(("ours", column.clone()));
         if is_compared {
-            heading(&mut html, "paper", "paper");
-            heading(&mut html, "paper", "difference");
-            heading(&mut html, "paper", "role");
+            headings.extend(["paper", "difference", "role"].map(|name| ("paper", name.to_owned())));
         }
     }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
-        html.push_str("<tr>");
-        for key in &row.keys {
-            cell_html(&mut html, "key", key);
-        }
+    let rows = table.rows.iter().map(|row| {
+        let mut words: Vec<Word> = row.keys.iter().map(|key| ("key", key.clone())).collect();
         for cell in &row.cells {
-            cell_html(&mut html, "ours", &text::ours(cell));
+            words.push(("ours", text::ours(cell)));
             if is_compared {
-                beside(&mut html, cell);
+                words.extend(beside(cell).map(|word| ("paper", word)));
             }
         }
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</tbody>\n</table></div>\n<ul>\n");
-    for note in &table.notes {
-        let _ = writeln!(html, "<li>{}</li>", escaped(note));
-    }
-    html.push_str("</ul>\n");
-    html
+        words
+    });
+    format!(
+        "<h3>{}</h3>\n<p>{}{}</p>\n{}\n{}",
+        escaped(table.name),
+        escaped(&table.caption),
+        escaped(&unit),
+        super::table_html(&headings, rows),
+        list(&table.notes)
+    )
 }
 
 /// What the paper has, how far ours is from it, and what part it has.
-fn beside(html: &mut String, cell: &Cell) {
+fn beside(cell: &Cell) -> [String; 3] {
     let published = cell.published.map(|it| text::thousandths(it.milli));
     let role = published.as_ref().map_or("", |_| cell.role.word());
-    cell_html(html, "paper", &published.unwrap_or_default());
-    cell_html(html, "paper", &text::difference(cell));
-    cell_html(html, "paper", role);
+    [published.unwrap_or_default(), text::difference(cell), role.to_owned()]
 }
 
 fn profile_html(profile: &Profile) -> String {
-    let mut html = format!(
-        "<details><summary>Constants of {}</summary>\n<div class=\"tables\"><table>\n<thead><tr>",
-        escaped(profile.name)
-    );
-    for name in ["constant", "value", "origin", "source"] {
-        heading(&mut html, "key", name);
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for row in profile.constants() {
-        let name = format!("{:?}", row.cost);
-        html.push_str("<tr>");
-        for word in [&name, &text::value(row), row.origin.word(), row.source] {
-            cell_html(&mut html, "key", word);
-        }
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</tbody>\n</table></div></details>\n");
-    html
-}
-
-fn heading(html: &mut String, class: &str, word: &str) {
-    let _ = write!(html, "<th class=\"{class}\">{}</th>", escaped(word));
-}
-
-fn cell_html(html: &mut String, class: &str, word: &str) {
-    let _ = write!(html, "<td class=\"{class}\">{}</td>", escaped(word));
+    let headings = ["constant", "value", "origin", "source"].map(|name| ("key", name.to_owned()));
+    let rows = profile.constants().iter().map(|row| {
+        let words = [format!("{:?}", row.cost), text::value(row), row.origin.word().to_owned(), row.source.to_owned()];
+        words.map(|word| ("key", word)).into()
+    });
+    format!(
+        "<details><summary>Constants of {}</summary>\n{}</details>\n",
+        escaped(profile.name),
+        super::table_html(&headings, rows)
+    )
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use mapwire_study::tables::{Cell, Comparison, Gathered, comparisons, conclusions
 use mapwire_trace::Metadata;
 use plotly::Plot;
 
-use super::output::{Output, date};
+use super::output::{Output, date, escaped};
 use super::study::TraceOptions;
 use super::tables::gathered;
 use super::{DamagedError, LabError};
@@ -30,7 +30,6 @@ pub(crate) struct ReportArgs {
     output: PathBuf,
 }
 
-/// `mapwire lab report`.
 pub(crate) fn command(args: &ReportArgs) -> Result<(), LabError> {
     let profile = args.traces.profile()?;
     let output = Output::begin(Some(&args.output), &args.traces.traces)?;
@@ -60,11 +59,8 @@ fn page(gathered: &Gathered, tables: &[Comparison], chapters: &[Chapter], profil
         escaped(&title),
         Plot::offline_js_sources(),
     );
-    html.push_str("<section class=\"top\">\n<h2>Conclusion</h2>\n<ul>\n");
-    for word in conclusions(&gathered.names, tables) {
-        let _ = writeln!(html, "<li>{}</li>", escaped(&word));
-    }
-    html.push_str("</ul>\n");
+    html.push_str("<section class=\"top\">\n<h2>Conclusion</h2>\n");
+    html.push_str(&list(&conclusions(&gathered.names, tables)));
     for note in &gathered.notes {
         let _ = writeln!(html, "<p class=\"note\">{}.</p>", escaped(note));
     }
@@ -132,49 +128,41 @@ fn part(html: &mut String, at: usize, table: &Comparison) {
         }
         let _ = writeln!(html, "<div class=\"plot\">{}</div>", plot.plot.to_inline_html(Some(&id)));
     }
-    html.push_str(&table_html(table));
-    html.push_str("<ul>\n");
-    for remark in &table.remarks {
-        let _ = writeln!(html, "<li>{}</li>", escaped(remark));
-    }
-    html.push_str("</ul>\n</section>\n");
+    let _ = writeln!(html, "<details><summary>Values, with the paper's</summary>\n{}</details>", values(table));
+    html.push_str(&list(&table.remarks));
+    html.push_str("</section>\n");
 }
 
-fn table_html(table: &Comparison) -> String {
-    let mut html = String::from(
-        "<details><summary>Values, with the paper's</summary>\n<div class=\"tables\"><table>\n<thead><tr>",
-    );
-    for key in &table.keys {
-        let _ = write!(html, "<th class=\"key\">{}</th>", escaped(key));
-    }
-    let head = |html: &mut String, columns: &[String], class: &str| {
-        for column in columns {
-            let _ = write!(html, "<th class=\"{class}\">{}</th>", escaped(column));
-        }
-    };
-    head(&mut html, &table.ours.columns, "ours");
-    head(&mut html, &table.published.columns, "paper");
-    html.push_str("</tr></thead>\n<tbody>\n");
-    let cells = |html: &mut String, cells: &[Cell], class: &str| {
-        for cell in cells {
-            let _ = write!(html, "<td class=\"{class}\">{}</td>", escaped(&cell.text));
-        }
-    };
-    for (at, keys) in table.row_keys.iter().enumerate() {
-        html.push_str("<tr>");
-        for key in keys {
-            let _ = write!(html, "<td class=\"key\">{}</td>", escaped(key));
-        }
-        cells(&mut html, &table.ours.rows[at], "ours");
-        cells(&mut html, &table.published.rows[at], "paper");
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</tbody>\n</table></div></details>\n");
-    html
+/// The rows of ours with the paper's.
+fn values(table: &Comparison) -> String {
+    let names = |class, names: &[String]| names.iter().map(|name| (class, name.clone())).collect::<Vec<_>>();
+    let cells = |class, cells: &[Cell]| cells.iter().map(|cell| (class, cell.text.clone())).collect::<Vec<_>>();
+    let keys = table.keys.iter().map(|key| ("key", (*key).to_owned())).collect();
+    let headings = [keys, names("ours", &table.ours.columns), names("paper", &table.published.columns)];
+    let rows = table.row_keys.iter().zip(&table.ours.rows).zip(&table.published.rows);
+    let rows = rows
+        .map(|((keys, ours), published)| [names("key", keys), cells("ours", ours), cells("paper", published)].concat());
+    table_html(&headings.concat(), rows)
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// A cell: its class, and its text.
+type Word = (&'static str, String);
+
+fn table_html(headings: &[Word], rows: impl Iterator<Item = Vec<Word>>) -> String {
+    let cells = |tag: &str, words: &[Word]| -> String {
+        let cell = |(class, text): &Word| format!("<{tag} class=\"{class}\">{}</{tag}>", escaped(text));
+        words.iter().map(cell).collect()
+    };
+    let rows: String = rows.map(|row| format!("<tr>{}</tr>\n", cells("td", &row))).collect();
+    let headings = cells("th", headings);
+    format!(
+        "<div class=\"tables\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
+    )
+}
+
+fn list(texts: &[String]) -> String {
+    let items: String = texts.iter().map(|text| format!("<li>{}</li>\n", escaped(text))).collect();
+    format!("<ul>\n{items}</ul>\n")
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use plotly::common::{DashType, Line, Marker, MarkerSymbol, Mode, Title, Visible}
 use plotly::layout::{Axis, AxisType, BarMode, Margin};
 use plotly::{Bar, Configuration, Layout, Plot, Scatter};
 
-/// A plot of the page.
 pub(super) struct Drawn {
     pub(super) plot: Plot,
     /// Whether it has the paper's values, not shown at first.
@@ -117,7 +116,6 @@ impl Column<'_> {
         rows.filter_map(|(keys, cells)| Some((key(keys)?, cells[self.at].value?))).unzip()
     }
 
-    /// Adds a line, if it has points.
     fn add_line(self, plot: &mut Plot, more: &str, (x, y): (Vec<String>, Vec<f64>)) {
         if !y.is_empty() {
             let line = Scatter::new(x, y)
@@ -190,7 +188,6 @@ fn axis_of_bars(values: &[f64]) -> AxisType {
     if some.fold(f64::INFINITY, f64::min) * VANISHES < longest { AxisType::Log } else { AxisType::Linear }
 }
 
-/// Bars for the rows of each column.
 fn bars(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
     let mut values = Vec::new();

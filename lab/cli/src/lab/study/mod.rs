@@ -90,7 +90,6 @@ impl StudyArgs {
     }
 }
 
-/// `mapwire lab study`.
 pub(crate) fn command(args: &StudyArgs) -> Result<(), LabError> {
     let (traces, sweep) = (&args.traces, args.sweep()?);
     let mut configurations = sweep.configurations(0)?;

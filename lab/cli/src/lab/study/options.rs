@@ -137,7 +137,6 @@ impl TraceOptions {
         self.threads.unwrap_or_else(cores).max(1)
     }
 
-    /// Studies the traces, with a bar.
     pub(crate) fn run(&self, request: &Request) -> Result<Vec<TraceFindings>, FileError> {
         let sizes = self.traces.iter().map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
         let progress = Mutex::new(Progress::bytes("studying", Some(sizes.sum())));

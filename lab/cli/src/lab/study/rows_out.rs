@@ -17,7 +17,6 @@ use super::super::LabError;
 use super::super::output::{self, grouped};
 use super::Format;
 
-/// The rows in that format.
 pub(crate) fn bytes(rows: &[Row], format: Format) -> Result<Vec<u8>, LabError> {
     Ok(match format {
         Format::Table => table(rows).into_bytes(),

@@ -5,19 +5,17 @@ use std::fmt::Write;
 use mapwire_sim::hardware::Lane;
 use mapwire_sim::paper::{Figure, Group, Line, Plot};
 
+use crate::lab::output::escaped;
+
 const WIDTH: f64 = 900.0;
-/// Room to the left of the axes.
 const LEFT: f64 = 110.0;
-/// Room to the right of them.
 const RIGHT: f64 = 20.0;
-/// Height of the lines' part.
 const HEIGHT: f64 = 360.0;
-/// Height of a lane of spans.
 const LANE: f64 = 20.0;
 const COLOURS: [&str; 6] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"];
 
 /// A drawing of all figures, one below the other.
-pub(super) fn draw(figures: &[Figure]) -> String {
+pub(crate) fn draw(figures: &[Figure]) -> String {
     let mut body = String::new();
     let mut top = 10.0;
     for figure in figures {
@@ -33,16 +31,11 @@ pub(super) fn draw(figures: &[Figure]) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 fn text(to: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
     let words = escaped(words);
     let _ = writeln!(to, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>");
 }
 
-/// A line, from and to.
 fn stroke(to: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let _ = writeln!(to, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#999\"/>");
 }

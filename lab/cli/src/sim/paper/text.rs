@@ -46,7 +46,6 @@ fn machine(profile: &Profile, columns: usize) -> String {
     text
 }
 
-/// A constant with its unit.
 pub(crate) fn value(row: &Constant) -> String {
     match row.cost.unit() {
         Unit::Time => format!("{} us", decimal(row.value, 1_000_000)),
@@ -75,7 +74,6 @@ pub(crate) fn thousandths(milli: i64) -> String {
     }
 }
 
-/// Our figure, or a dash.
 pub(crate) fn ours(cell: &Cell) -> String {
     cell.milli.map_or_else(|| "-".to_owned(), thousandths)
 }
@@ -136,7 +134,6 @@ fn beside(table: &Table, columns: usize) -> String {
     fitted(&headings, &rows, keys, columns)
 }
 
-/// Rows and columns as they are.
 fn grid(table: &Table, columns: usize) -> String {
     let names = table.columns.iter().map(String::as_str);
     let headings: Vec<&str> = table.keys.iter().copied().chain(names).collect();
