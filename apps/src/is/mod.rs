@@ -11,7 +11,7 @@ pub use generator::Keys;
 use std::ops::Range;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::parse_count;
 use crate::crew::{Crew, Worker, share_of};
@@ -120,12 +120,8 @@ impl Program for Is {
         format!("ranking {} keys of {} values, {} times", self.keys, self.values, self.iterations)
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("keys".to_string(), json!(self.keys)),
-            ("values".to_string(), json!(self.values)),
-            ("iterations".to_string(), json!(self.iterations)),
-        ])
+    fn fields(&self) -> Value {
+        json!({"keys": self.keys, "values": self.values, "iterations": self.iterations})
     }
 
     fn shared_bytes(&self, workers: usize) -> u64 {
@@ -295,11 +291,10 @@ fn first_ranks(counts: &Blocks<'_, u32>, worker: usize, into: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Plain;
     use crate::run::solve;
 
     fn run(is: &Is, workers: usize) -> Ranked {
-        solve(is, &Crew::Plain(Plain::new(workers))).unwrap()
+        solve(is, &Crew::plain(workers)).unwrap()
     }
 
     /// NAS publishes, for some keys of each class, how many keys are smaller, to be adjusted by the iteration.
