@@ -25,13 +25,13 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json\n  mapwire bench directory --placement nic-hm --seconds 2"
     )]
-    Bench(BenchArgs),
+    Bench(Plan),
     #[command(flatten)]
     Asked(Asked),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
+pub(crate) struct Plan {
     /// What to measure; see --list
     #[arg(required_unless_present = "list")]
     pub(crate) name: Option<String>,
@@ -45,8 +45,8 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// How the ranks reach each other
-    #[arg(long, value_name = "shm|udp|ofi[:PROVIDER]", default_value = "shm", value_parser = transport)]
-    pub(crate) transport: String,
+    #[arg(long = "transport", value_name = "shm|udp|ofi[:PROVIDER]", default_value = "shm", value_parser = transport)]
+    pub(crate) transport_text: String,
     /// With udp: neither seal nor authenticate datagrams
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -59,6 +59,27 @@ pub(crate) struct BenchArgs {
     /// Of `directory`: getpages a second beside the owner's program (default: 10000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rate: Option<u64>,
+}
+
+/// How the ranks reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// By shared memory.
+    Shm,
+    /// As if each were on a host of its own.
+    Udp,
+    /// The same, by libfabric.
+    Ofi,
+}
+
+impl Plan {
+    pub(crate) fn transport(&self) -> Transport {
+        match &*self.transport_text {
+            "udp" => Transport::Udp,
+            text if text.starts_with("ofi") => Transport::Ofi,
+            _ => Transport::Shm,
+        }
+    }
 }
 
 /// A transport, as it is written.

@@ -70,8 +70,7 @@ impl Case {
     }
 }
 
-/// `mapwire bench directory`.
-pub(crate) fn directory(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn directory(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(case) = role() {
         let case = Case::parse(&case).ok_or("the case of the ranks makes no sense")?;
         return measure(plan, case, report);
@@ -112,7 +111,7 @@ fn processors() -> Result<[CpuSet; 2], BenchError> {
 }
 
 /// A rank.
-fn measure(plan: Plan, case: Case, report: &mut Report) -> Result<(), BenchError> {
+fn measure(plan: &Plan, case: Case, report: &mut Report) -> Result<(), BenchError> {
     let [host, others] = processors()?;
     // Threads that begin from here on, those of the NIC, stay there too.
     sched_setaffinity(None, &others)?;
@@ -145,7 +144,7 @@ fn pass_into(leader: &mut Leader<Program>, state: State) -> Result<(), BenchErro
 
 /// What rank 0 measures.
 fn points(
-    plan: Plan,
+    plan: &Plan,
     case: Case,
     report: &mut Report,
     (node, memory, counts): (&Node, &GlobalMemory, Words),

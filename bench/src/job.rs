@@ -53,7 +53,7 @@ pub(crate) fn launcher() -> Result<Command, BenchError> {
 
 impl Job<'_> {
     /// Runs the job to its end. Its ranks print the rows.
-    pub(crate) fn run(&self, plan: Plan, report: &Report) -> Result<(), BenchError> {
+    pub(crate) fn run(&self, plan: &Plan, report: &Report) -> Result<(), BenchError> {
         if !stdio::is_open() {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Job<'_> {
     }
 
     /// Runs the job to its end. What its ranks print.
-    pub(crate) fn output(&self, plan: Plan) -> Result<String, BenchError> {
+    pub(crate) fn output(&self, plan: &Plan) -> Result<String, BenchError> {
         let (mut command, _memory) = self.command(plan, true)?;
         let output = command.stderr(Stdio::inherit()).output()?;
         self.check(output.status)?;
@@ -70,7 +70,7 @@ impl Job<'_> {
     }
 
     /// The command, and the memory of its ranks.
-    fn command(&self, plan: Plan, json: bool) -> Result<(Command, OwnedFd), BenchError> {
+    fn command(&self, plan: &Plan, json: bool) -> Result<(Command, OwnedFd), BenchError> {
         let memory = memfd_create("mapwire-bench", MemfdFlags::CLOEXEC)?;
         let mut command = launcher()?;
         command.arg("run").arg("-n").arg(self.ranks.to_string()).arg("--no-tag").args(self.options);
@@ -81,8 +81,8 @@ impl Job<'_> {
         for (flag, is_set) in [("--json", json), ("--quick", plan.quick), ("--insecure", plan.insecure)] {
             command.args(is_set.then_some(flag));
         }
-        if plan.transport != Transport::Shm {
-            command.args(["--transport", plan.transport_text]);
+        if plan.transport() != Transport::Shm {
+            command.args(["--transport", &plan.transport_text]);
         }
         // Ranks of different hosts share no memory of mapwire's, and open this.
         command.env(ROLE, format!("/proc/{}/fd/{} {}", std::process::id(), memory.as_raw_fd(), self.case));

@@ -113,7 +113,7 @@ fn rank() -> Option<usize> {
 }
 
 /// One of the two ranks.
-pub(crate) fn measure(plan: Plan, report: &mut Report, is_stream: bool) -> Result<(), BenchError> {
+pub(crate) fn measure(plan: &Plan, report: &mut Report, is_stream: bool) -> Result<(), BenchError> {
     let (place, library) = job::file_and_case().ok_or("bench/peers/run.sh starts this")?;
     let rank = rank().ok_or("PEERS_RANK must be 0 or 1")?;
     let (steps, shared) = job::steps(rank, 2)?;

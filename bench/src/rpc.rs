@@ -40,20 +40,19 @@ const CASES: &[Case] = &[
     Case { name: "fair", options: &["--wait", "event"], ways: &[], times: 0 },
 ];
 
-/// `mapwire bench rpc`.
-pub(crate) fn rpc(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn rpc(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(name) = role() {
         let case = CASES.iter().find(|case| case.name == name);
         return in_rank(plan, case.ok_or("no such case")?, report);
     }
-    for case in CASES.iter().filter(|case| plan.transport == Transport::Shm || case.name == "udp") {
+    for case in CASES.iter().filter(|case| plan.transport() == Transport::Shm || case.name == "udp") {
         let ranks = if case.ways.is_empty() { fair::RANKS } else { 2 };
         Job { bench: "rpc", ranks, options: case.options, case: case.name }.run(plan, report)?;
     }
     Ok(())
 }
 
-fn in_rank(plan: Plan, case: &Case, report: &mut Report) -> Result<(), BenchError> {
+fn in_rank(plan: &Plan, case: &Case, report: &mut Report) -> Result<(), BenchError> {
     let (node, steps, shared) = join()?;
     if case.ways.is_empty() {
         return fair::measure(plan, &node, shared, report);

@@ -24,24 +24,24 @@ const REMOTE_WAYS: &[Way] = &[Way::RawUdp, Way::Packets];
 
 fn in_ranks(
     name: &str,
-    plan: Plan,
+    plan: &Plan,
     report: &mut Report,
     bytes: usize,
     measure: impl FnOnce(&mut Leader<Ends>, &mut Report) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     if role().is_none() {
-        let remote = ["--wait", "poll", "--transport", plan.transport_text];
-        let options = &remote[..if plan.transport == Transport::Shm { 2 } else { 4 }];
+        let remote = ["--wait", "poll", "--transport", &plan.transport_text];
+        let options = &remote[..if plan.transport() == Transport::Shm { 2 } else { 4 }];
         return Job { bench: name, ranks: 2, options, case: "pair" }.run(plan, report);
     }
     let (node, steps, shared) = join()?;
-    let ends = Ends::new(&node, shared, plan.transport, bytes)?;
+    let ends = Ends::new(&node, shared, plan.transport(), bytes)?;
     let _polling = node.polling();
     in_step(ends, steps, |leader| measure(leader, report))
 }
 
 /// The fields of a row that say how the bytes went.
-fn case_of(plan: Plan, way: Way, bytes: u64) -> Vec<(&'static str, Value)> {
+fn case_of(plan: &Plan, way: Way, bytes: u64) -> Vec<(&'static str, Value)> {
     let (path, range) = match way {
         Way::Plain => ("plain", None),
         Way::TwoCopies => ("two copies", None),
@@ -54,8 +54,8 @@ fn case_of(plan: Plan, way: Way, bytes: u64) -> Vec<(&'static str, Value)> {
     let mut case = vec![("path", json!(path))];
     case.extend(range.map(|range| ("range", json!(range))));
     case.push(("transport", json!(plan.transport_text)));
-    if plan.transport != Transport::Shm {
-        case.push(("sealed", json!(plan.transport == Transport::Udp && !plan.insecure)));
+    if plan.transport() != Transport::Shm {
+        case.push(("sealed", json!(plan.transport() == Transport::Udp && !plan.insecure)));
     }
     case.extend([("bytes", json!(bytes)), ("ranks", json!(2)), ("wait", json!("poll"))]);
     case
@@ -71,7 +71,7 @@ struct Beside {
 impl Beside {
     fn measure(
         &self,
-        plan: Plan,
+        plan: &Plan,
         leader: &mut Leader<Ends>,
         report: &mut Report,
         (bytes, effort): (u64, Effort),
@@ -100,10 +100,9 @@ fn times_for(bytes: u64, quick: bool) -> u64 {
     (budget_ns / (400 + bytes / 8)).clamp(4, 20_000)
 }
 
-/// `mapwire bench send-latency`.
-pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn latency(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     use Way::{Direct, Edges, Heap, Packets, Plain, RawUdp, Ring, TwoCopies};
-    let (sizes, runs, beside): (&[u64], _, _) = match plan.transport {
+    let (sizes, runs, beside): (&[u64], _, _) = match plan.transport() {
         Transport::Shm => (
             &[8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20],
             61,
@@ -128,7 +127,7 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     };
     in_ranks("send-latency", plan, report, 1 << 20, |leader, report| {
         for &bytes in sizes {
-            let times = match plan.transport {
+            let times = match plan.transport() {
                 Transport::Shm => times_for(bytes, plan.quick),
                 _ => (if plan.quick { 400_000 } else { 2_000_000 } / (5000 + bytes / 2)).max(4),
             };
@@ -140,9 +139,9 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
 }
 
 /// `mapwire bench send-bandwidth`: bytes a second of way and baseline, so that the ratio is a share.
-pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn bandwidth(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     use Way::{Direct, Heap, Memcpy, Packets, Plain, RawUdp, Ring, TwoCopies};
-    let is_local = plan.transport == Transport::Shm;
+    let is_local = plan.transport() == Transport::Shm;
     let local: &[u64] = &[8, 64, 1024, 4096, 65_536, 262_144, 1 << 20, 4 << 20, 16 << 20];
     let (sizes, total, most, beside) = match is_local {
         true => (
@@ -169,7 +168,7 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
             Beside { unit: "GB/s", ways: REMOTE_WAYS, rows: &[(Packets, RawUdp, "raw UDP")] },
         ),
     };
-    let room = sizes.iter().map(|&bytes| Window::of(bytes as usize, under_way(plan.transport)).room()).max();
+    let room = sizes.iter().map(|&bytes| Window::of(bytes as usize, under_way(plan.transport())).room()).max();
     in_ranks("send-bandwidth", plan, report, room.unwrap_or(0), |leader, report| {
         let mut local = LocalCopy::new(sizes[sizes.len() - 1] as usize);
         for &bytes in sizes {
@@ -219,8 +218,7 @@ impl LocalCopy {
     }
 }
 
-/// `mapwire bench fetch-latency`.
-pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn fetch(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     use Way::{Direct, Plain, Ring};
     // The raw parts of a fetch by the ring: a request and the data, each one way.
     let direct = Beside { unit: "ns", ways: &[Plain, Direct], rows: &[(Direct, Plain, "plain get")] };
@@ -249,8 +247,7 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     })
 }
 
-/// `mapwire bench atomic-latency`.
-pub(crate) fn atomics(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn atomics(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     use Way::{Direct, Plain, Ring};
     let direct = Beside { unit: "ns", ways: &[Plain, Direct], rows: &[(Direct, Plain, "atomic add by the processor")] };
     let ring = Beside { unit: "ns", ways: &[Plain, Ring], rows: &[(Ring, Plain, "fetch by the ring")] };

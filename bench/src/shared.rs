@@ -166,7 +166,7 @@ fn round_trip(leader: &mut Leader<Station>) -> Result<f64, BenchError> {
 /// Measures in jobs of these sizes and waits, what `measure` says at rank 0.
 fn in_jobs(
     bench: &str,
-    plan: Plan,
+    plan: &Plan,
     report: &mut Report,
     jobs: &[(usize, &str)],
     measure: impl FnOnce(&mut Leader<Station>, &str, &mut Report) -> Result<(), BenchError>,
@@ -188,7 +188,7 @@ fn in_jobs(
 
 /// Measures an operation, in microseconds, beside a flag that goes there and back.
 fn beside_flag(
-    plan: Plan,
+    plan: &Plan,
     leader: &mut Leader<Station>,
     report: &mut Report,
     (case, wait): (&str, &str),
@@ -207,8 +207,7 @@ fn beside_flag(
     Ok(())
 }
 
-/// `mapwire bench lock`.
-pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn lock(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let jobs = [(2, "poll"), (2, "adaptive"), (4, "poll"), (4, "adaptive")];
     let jobs = &jobs[..if plan.quick { 2 } else { jobs.len() }];
     in_jobs("lock", plan, report, jobs, |leader, wait, report| {
@@ -230,8 +229,7 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     })
 }
 
-/// `mapwire bench barrier`.
-pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn barrier(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let jobs = [(2, POLLING), (2, "poll"), (2, "adaptive"), (2, "event"), (4, "poll"), (4, "adaptive"), (4, "event")];
     let jobs = &jobs[..if plan.quick { 4 } else { jobs.len() }];
     in_jobs("barrier", plan, report, jobs, |leader, wait, report| {

@@ -322,7 +322,7 @@ fn fairness(shares: &[f64]) -> f64 {
 }
 
 /// `mapwire bench traffic`, over UDP whatever the transport.
-pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn traffic(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if role().is_none() {
         let options = &["--transport", "udp"];
         return Job { bench: "traffic", ranks: RANKS, options, case: "all" }.run(plan, report);

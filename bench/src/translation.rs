@@ -33,8 +33,7 @@ fn chained_ns<T>(first: T, mut step: impl FnMut(T) -> T) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
 
-/// `mapwire bench lookup`.
-pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn lookup(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     // Loads in a block that fits the first-level cache. A step that is odd visits every place before it comes back.
     let places = 2048 / size_of::<usize>();
     let chain: Vec<usize> = (0..places).map(|at| (at + 37) % places).collect();
@@ -90,8 +89,7 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// `mapwire bench pin`.
-pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn pin(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let memory = vec![1_u8; 40 * PAGE_BYTES];
     let first = Page::containing(memory.as_ptr() as u64 + PAGE_BYTES as u64);
     let from_first = &memory[first.address() as usize - memory.as_ptr() as usize..];
@@ -114,7 +112,7 @@ pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
 }
 
 fn pin_rows(
-    plan: Plan,
+    plan: &Plan,
     report: &mut Report,
     pinner: &mut dyn Pinner,
     bare: &mut dyn raw::Bare,

@@ -81,8 +81,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// `mapwire bench waiting`.
-pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn waiting(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(case) = role() {
         let (name, wait) = case.split_once(' ').ok_or("a case names its wait")?;
         return in_rank(plan, report, name, wait);
@@ -102,7 +101,7 @@ pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     crowd::compare(plan, report)
 }
 
-fn in_rank(plan: Plan, report: &mut Report, name: &str, wait: &str) -> Result<(), BenchError> {
+fn in_rank(plan: &Plan, report: &mut Report, name: &str, wait: &str) -> Result<(), BenchError> {
     let (node, steps, words) = join()?;
     let shared = Shared::open(&node, 1)?;
     let Some(case) = CASES.iter().find(|case| case.name == name) else {
@@ -132,7 +131,7 @@ fn in_rank(plan: Plan, report: &mut Report, name: &str, wait: &str) -> Result<()
 impl Case {
     fn measure(
         &self,
-        plan: Plan,
+        plan: &Plan,
         leader: &mut Leader<Ends>,
         report: &mut Report,
         wait: &str,

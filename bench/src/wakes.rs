@@ -205,8 +205,7 @@ fn measure(
     Ok(())
 }
 
-/// `mapwire bench wake-latency`.
-pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn wakes(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if role().is_none() {
         return Job { bench: "wake-latency", ranks: 2, options: &["--wait", "event"], case: "pair" }.run(plan, report);
     }
@@ -218,8 +217,7 @@ pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     })
 }
 
-/// `mapwire bench notify-latency`.
-pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn notify(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let Some(case) = role() else {
         let start =
             |wait| Job { bench: "notify-latency", ranks: 2, options: &["--wait", wait], case: wait }.run(plan, report);

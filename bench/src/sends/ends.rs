@@ -4,13 +4,14 @@ use mapwire::Node;
 use mapwire_translation::PAGE_BYTES;
 
 use super::two_copies::{PIPE_BYTES, Pipe};
+use crate::BenchError;
+use crate::args::Transport;
 use crate::inbox::{EDGE_BYTES, Inbox};
 use crate::job::{self, Order, Steps};
 use crate::loops::{Loops, Message, Passing};
 use crate::messages::read;
 use crate::udp::Datagrams;
 use crate::words::{Heap, Words};
-use crate::{BenchError, Transport};
 
 /// Bytes of a message that lie before the first whole page, on the way [`Way::Edges`].
 const MESSAGE_EDGE_BYTES: usize = 64;

@@ -4,12 +4,12 @@ use mapwire_host::faults::Access;
 
 use super::raw_fault::RawFault;
 use super::*;
-use crate::Transport;
+use crate::args::Transport;
 use crate::measure::{median, timed_us};
 
 /// `mapwire bench fault`. A case names the bytes of a minipage and the ranks that read it before rank 0 stores to it.
-pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let is_remote = plan.transport == Transport::Udp;
+pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
+    let is_remote = plan.transport() == Transport::Udp;
     let Some(case) = role() else {
         let options = ["--wait", "poll", "--transport", "udp"];
         let options = &options[..if is_remote { 4 } else { 2 }];
@@ -52,7 +52,7 @@ struct FaultCase {
 impl FaultCase {
     fn measure(
         &self,
-        plan: Plan,
+        plan: &Plan,
         leader: &mut Leader<Station>,
         raw: &RawFault,
         report: &mut Report,
