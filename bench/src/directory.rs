@@ -24,7 +24,7 @@ use super::measure::Figure;
 use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
-use owner::{Done, Program, State};
+use owner::{Activity, Done, Program};
 use requester::Requester;
 
 /// The ranks by their roles, besides rank 0, which asks.
@@ -138,7 +138,7 @@ fn measure(plan: &Plan, case: Case, report: &mut Report) -> Result<(), BenchErro
 }
 
 /// Has the owner's program pass into another state.
-fn pass_into(leader: &mut Leader<Program>, state: State) -> Result<(), BenchError> {
+fn pass_into(leader: &mut Leader<Program>, state: Activity) -> Result<(), BenchError> {
     leader.lead(state as u64, 0, 0).map(drop)
 }
 
@@ -151,12 +151,12 @@ fn points(
     leader: &mut Leader<Program>,
 ) -> Result<(), BenchError> {
     // All have joined the memory.
-    pass_into(leader, State::Idle)?;
+    pass_into(leader, Activity::Idle)?;
     let requester = Requester::new(node, memory)?;
     requester.fill()?;
     let runs = if plan.quick { 2 } else { RUNS };
     let slice = case.time / runs;
-    for state in State::ALL {
+    for state in Activity::ALL {
         pass_into(leader, state)?;
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..runs {
@@ -190,12 +190,12 @@ fn costs(
     type What = fn(&Requester<'_>) -> Result<(), BenchError>;
     let mut rates = Vec::new();
     let mut compute = |what: Option<What>| -> Result<Done, BenchError> {
-        pass_into(leader, State::Computing)?;
+        pass_into(leader, Activity::Computing)?;
         match what {
             None => std::thread::sleep(slice),
             Some(what) => rates.push(requester.run(slice, Some(case.rate), what)?.per_second),
         }
-        pass_into(leader, State::Idle)?;
+        pass_into(leader, Activity::Idle)?;
         Ok(Done::read(counts))
     };
     compute(None)?;

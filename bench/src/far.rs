@@ -19,7 +19,7 @@ use super::measure::{Effort, median, paired, timed_us};
 use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
-use donors::{Donors, Place};
+use donors::{Donors, Site};
 
 pub(crate) use remote::fault as remote_fault;
 
@@ -39,8 +39,8 @@ const MEETING: Duration = Duration::from_secs(20);
 
 fn donors_of(name: &str, pages: usize) -> Result<Option<Donors>, BenchError> {
     match name {
-        "donor" => Donors::start(1, Place::Here, pages).map(Some),
-        "two donors" => Donors::start(2, Place::Here, pages).map(Some),
+        "donor" => Donors::start(1, Site::Here, pages).map(Some),
+        "two donors" => Donors::start(2, Site::Here, pages).map(Some),
         _ => Ok(None),
     }
 }

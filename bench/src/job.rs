@@ -235,7 +235,7 @@ pub(crate) fn steps(rank: usize, size: usize) -> Result<(Steps, Words), BenchErr
 }
 
 /// One rank's part in the measurements of a bench.
-pub(crate) trait Ends {
+pub(crate) trait Part {
     /// Carries an order out. What it gives at rank 0 is measured.
     fn carry_out(&mut self, order: Order, steps: &Steps) -> Result<f64, BenchError>;
 
@@ -245,41 +245,41 @@ pub(crate) trait Ends {
 
 /// Rank 0, which tells the others what to do.
 pub(crate) struct Leader<E> {
-    pub(crate) ends: E,
+    pub(crate) part: E,
     steps: Steps,
     placements: Placements,
 }
 
 /// Goes through the measurements that `measure` makes at rank 0.
-pub(crate) fn in_step<E: Ends>(
-    mut ends: E,
+pub(crate) fn in_step<E: Part>(
+    mut part: E,
     mut steps: Steps,
     measure: impl FnOnce(&mut Leader<E>) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     if steps.rank == 0 {
-        let mut leader = Leader { ends, steps, placements: Placements::default() };
+        let mut leader = Leader { part, steps, placements: Placements::default() };
         let outcome = measure(&mut leader);
-        leader.steps.together(Order::of(END), || (), || leader.ends.idle());
+        leader.steps.together(Order::of(END), || (), || leader.part.idle());
         return outcome;
     }
     loop {
-        let order = steps.next(|| ends.idle());
+        let order = steps.next(|| part.idle());
         if order.what == END {
             steps.answer();
             return Ok(());
         }
-        ends.carry_out(order, &steps)?;
+        part.carry_out(order, &steps)?;
         steps.answer();
     }
 }
 
-impl<E: Ends> Leader<E> {
+impl<E: Part> Leader<E> {
     /// Has an order carried out by all ranks.
     pub(crate) fn lead(&mut self, what: u64, bytes: u64, times: u64) -> Result<f64, BenchError> {
         let order = Order { what, bytes, times };
         self.steps.order(order);
-        let outcome = self.ends.carry_out(order, &self.steps);
-        self.steps.gather(|| self.ends.idle());
+        let outcome = self.part.carry_out(order, &self.steps);
+        self.steps.gather(|| self.part.idle());
         outcome
     }
 
@@ -291,14 +291,14 @@ impl<E: Ends> Leader<E> {
     ) -> Result<f64, BenchError> {
         let start = Instant::now();
         for _ in 0..times {
-            op(&self.ends)?;
+            op(&self.part)?;
         }
         Ok(start.elapsed().as_nanos() as f64 / times as f64)
     }
 
     /// Nanoseconds of a flag to rank 1 and back, the mean of `times`.
     pub(crate) fn flag_ns(&mut self, times: u64) -> f64 {
-        self.steps.flag_ns(1, times, || self.ends.idle())
+        self.steps.flag_ns(1, times, || self.part.idle())
     }
 
     /// Measures `ways` beside one another, each by `run`. `None` if the machine does not let it, which the report then says.
@@ -312,7 +312,7 @@ impl<E: Ends> Leader<E> {
     ) -> Result<Option<Samples>, BenchError> {
         let mut placements = std::mem::take(&mut self.placements);
         let outcome = sampled::<BenchError>(effort, &mut placements, ways, |step| match step {
-            Step::Look => Ok(self.steps.flag_ns(LOOK_PARTS, LOOK_TIMES, || self.ends.idle())),
+            Step::Look => Ok(self.steps.flag_ns(LOOK_PARTS, LOOK_TIMES, || self.part.idle())),
             Step::Way(way) => run(self, way),
         });
         self.placements = placements;

@@ -68,7 +68,7 @@ struct Flow {
 }
 
 /// A way to carry messages.
-trait Way {
+trait Carrier {
     /// Sends message `number`, counted from 1.
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError>;
     /// Takes what has come: messages, which are acked, and acks. Waits for a moment where nothing has.
@@ -77,7 +77,7 @@ trait Way {
 
 /// One rank's part in one phase. What it took of each other before the end.
 fn exchange(
-    way: &mut impl Way,
+    way: &mut impl Carrier,
     pattern: Pattern,
     me: usize,
     time: Duration,
@@ -143,7 +143,7 @@ impl Raw<'_> {
     }
 }
 
-impl Way for Raw<'_> {
+impl Carrier for Raw<'_> {
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError> {
         let head = self.head(number);
         // A sender has just written what it sends.
@@ -208,7 +208,7 @@ impl Puts<'_> {
     }
 }
 
-impl Way for Puts<'_> {
+impl Carrier for Puts<'_> {
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError> {
         self.source.rewrite(BYTES, number);
         let at = slot(self.me, number) as u64;
@@ -239,7 +239,7 @@ impl Way for Puts<'_> {
 }
 
 /// One rank's ends, and the words that all share.
-struct Ends<'n> {
+struct Rank<'n> {
     node: &'n Node,
     shared: Words,
     raw: UdpSocket,
@@ -248,7 +248,7 @@ struct Ends<'n> {
     phase: u64,
 }
 
-impl Ends<'_> {
+impl Rank<'_> {
     fn word(&self, line: usize) -> u64 {
         self.shared.load(64 * line)
     }
@@ -335,7 +335,7 @@ pub(super) fn traffic(plan: &Plan, report: &mut Report) -> Result<(), BenchError
     let import = |rank: usize| node.import(rank, "traffic").rights(Rights::ALL).start();
     let imports: Result<_, _> = (0..RANKS).map(|rank| (rank != me).then(|| import(rank)).transpose()).collect();
     let raw = udp::announced(shared, me)?;
-    let mut ends = Ends { node: &node, shared, raw, inbox, imports: imports?, phase: 0 };
+    let mut ends = Rank { node: &node, shared, raw, inbox, imports: imports?, phase: 0 };
     let (time, runs) = match plan.quick {
         true => (Duration::from_millis(300), 1),
         false => (Duration::from_secs(1), 5),

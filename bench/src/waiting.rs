@@ -110,7 +110,7 @@ fn in_rank(plan: &Plan, report: &mut Report, name: &str, wait: &str) -> Result<(
     };
     let mine = (node.rank() == 0).then(|| shared.alloc::<u64>(8)).transpose()?;
     let next = (node.rank() + 1) % node.size();
-    let ends = Ends {
+    let ends = Rank {
         loops: Loops::new(node.rank().min(1), words.part(LOOPS, LOOPS), 0, 2, 0),
         counter: shared.broadcast_slice(0, mine)?,
         signals: Signals {
@@ -132,11 +132,11 @@ impl Case {
     fn measure(
         &self,
         plan: &Plan,
-        leader: &mut Leader<Ends>,
+        leader: &mut Leader<Rank>,
         report: &mut Report,
         wait: &str,
     ) -> Result<(), BenchError> {
-        let size = leader.ends.node.size();
+        let size = leader.part.node.size();
         let fields = |name: &str| {
             [("case", json!(name)), ("ranks", json!(size)), ("wait", json!(wait)), ("transport", json!("shm"))]
         };
@@ -151,7 +151,7 @@ impl Case {
             _ => (640 / size as u64).max(10),
         };
         let effort = Effort::planned(plan, 3, if self.name == "idle" { 45 } else { 15 }).scattered();
-        let run = |leader: &mut Leader<Ends>, way: usize| leader.lead(self.tasks[way].0, 0, times);
+        let run = |leader: &mut Leader<Rank>, way: usize| leader.lead(self.tasks[way].0, 0, times);
         if let Some(samples) = leader.sample(effort, self.tasks.len(), self.name, report, run)? {
             for (way, (_, name)) in self.tasks.iter().enumerate().skip(1) {
                 report.rows(&fields(name), "us", self.baseline, &samples.figures(way, 0));
@@ -176,7 +176,7 @@ impl Signals {
 }
 
 impl Passing for Signals {
-    type Way = u64;
+    type Path = u64;
 
     fn counter(task: u64) -> usize {
         usize::from(task == WAKE)
@@ -203,7 +203,7 @@ impl Passing for Signals {
     fn idle(&self) {}
 }
 
-struct Ends {
+struct Rank {
     node: Node,
     shared: Shared,
     loops: Loops,
@@ -215,7 +215,7 @@ struct Ends {
     window_ns: u64,
 }
 
-impl Ends {
+impl Rank {
     /// Microseconds of `times` calls, from when all ranks have come until all are done.
     fn timed(&mut self, times: u64, call: impl FnOnce(&mut Self) -> Result<(), BenchError>) -> Result<f64, BenchError> {
         self.shared.barrier()?;
@@ -282,7 +282,7 @@ impl Ends {
     }
 }
 
-impl job::Ends for Ends {
+impl job::Part for Rank {
     /// Microseconds of each time.
     fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
         let (times, size) = (order.times, self.node.size());

@@ -52,11 +52,11 @@ pub struct Memory<'c> {
     ranks: Blocks<'c, u32>,
     counts: Blocks<'c, u32>,
     /// Keys `place.keys` are block `place.block`, of worker `place.worker`.
-    places: Vec<Place>,
+    places: Vec<KeyBlock>,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct KeyBlock {
     worker: usize,
     keys: Range<usize>,
 }
@@ -90,13 +90,13 @@ impl Is {
     }
 
     /// The blocks of the keys: each worker's share, cut up.
-    fn places(&self, workers: usize) -> Vec<Place> {
+    fn places(&self, workers: usize) -> Vec<KeyBlock> {
         let mut places = Vec::new();
         for worker in 0..workers {
             let share = share_of(self.keys, worker, workers);
             for start in share.clone().step_by(BLOCK_KEYS) {
                 let keys = start..share.end.min(start + BLOCK_KEYS);
-                places.push(Place { worker, keys });
+                places.push(KeyBlock { worker, keys });
             }
         }
         places
@@ -231,7 +231,7 @@ impl Program for Is {
 
 impl Memory<'_> {
     /// This worker's blocks, with number and place.
-    fn of<'m>(&'m self, worker: &Worker<'_>) -> impl Iterator<Item = (usize, &'m Place)> + use<'m> {
+    fn of<'m>(&'m self, worker: &Worker<'_>) -> impl Iterator<Item = (usize, &'m KeyBlock)> + use<'m> {
         let worker = worker.id();
         self.places.iter().enumerate().filter(move |(_, place)| place.worker == worker)
     }

@@ -21,14 +21,14 @@ const MIB: usize = 1 << 10;
 
 /// Where donors are.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum Site<'a> {
     /// On this host.
     Here,
     /// On one of these, which has this address.
     At(&'a Hosts, usize),
 }
 
-impl Place<'_> {
+impl Site<'_> {
     /// MiB of a donor that is to have so many pages: one of another host pins all that it lends.
     fn mib(self, pages: usize) -> usize {
         match self {
@@ -50,7 +50,7 @@ pub(super) struct Donors {
 }
 
 impl Donors {
-    pub(super) fn start(copies: u8, place: Place<'_>, pages: usize) -> Result<Self, BenchError> {
+    pub(super) fn start(copies: u8, place: Site<'_>, pages: usize) -> Result<Self, BenchError> {
         let folder = std::env::temp_dir().join(format!("mapwire-bench-{}", std::process::id()));
         // One that is there may be another user's.
         DirBuilder::new().mode(0o700).create(&folder)?;
@@ -67,8 +67,8 @@ impl Donors {
             size: format!("{}M", place.mib(pages)),
         };
         let address = match place {
-            Place::Here => "127.0.0.1:0".to_owned(),
-            Place::At(_, host) => format!("{}:0", Hosts::address(host)),
+            Site::Here => "127.0.0.1:0".to_owned(),
+            Site::At(_, host) => format!("{}:0", Hosts::address(host)),
         };
         let store = donors.start_one(place, ["--listen", &address])?;
         donors.lenders.store = store.parse()?;
@@ -79,7 +79,7 @@ impl Donors {
     }
 
     /// Starts a donor; where it is found.
-    fn start_one(&mut self, place: Place<'_>, names: [&str; 2]) -> Result<String, BenchError> {
+    fn start_one(&mut self, place: Site<'_>, names: [&str; 2]) -> Result<String, BenchError> {
         let mut command = launcher()?;
         command
             .args(["serve", "--json", "--donate", &self.size, "--secret-file"])
@@ -90,8 +90,8 @@ impl Donors {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut process = match place {
-            Place::Here => command.spawn()?,
-            Place::At(hosts, host) => hosts.at(host, || command.spawn())??,
+            Site::Here => command.spawn()?,
+            Site::At(hosts, host) => hosts.at(host, || command.spawn())??,
         };
         let stdout = process.stdout.take();
         self.processes.push(process);

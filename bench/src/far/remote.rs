@@ -10,7 +10,7 @@ use mapwire_host::paging::{BarePages, FaultService, PagerConfig};
 use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
-use super::donors::{Donors, Place};
+use super::donors::{Donors, Site};
 use super::hosts::Hosts;
 use super::{Far, TIMES, access, limit_pages, remark};
 use crate::args::Plan;
@@ -46,7 +46,7 @@ fn of_line(plan: &Plan, mtu: usize, report: &mut Report) -> Result<(), BenchErro
     let hosts = Hosts::new(mtu)?;
     hosts.enter(0)?;
     let bare = Bare::new(&hosts, count)?;
-    let donors = Donors::start(1, Place::At(&hosts, 1), limit * TIMES)?;
+    let donors = Donors::start(1, Site::At(&hosts, 1), limit * TIMES)?;
     let store = Box::new(donors.store()?);
     let far = Far::over(PagerConfig::new(limit), store, Some(donors), limit)?;
     // What is in RAM changed no more: nothing is stored while faults are measured.

@@ -87,7 +87,7 @@ pub(super) fn run(mut job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, O
     let named = match job.meeting.take().map(|meeting| meeting.join(&link)) {
         None => None,
         Some(Ok((membership, place))) => {
-            job.place = place;
+            job.layout = place;
             Some(membership)
         }
         Some(Err(code)) => return (Ended::early(code, keeper), None),
@@ -117,7 +117,7 @@ impl Ranks {
         uplink: Option<Uplink>,
         named: Option<Membership>,
     ) -> Result<(Self, Supervisor), String> {
-        start::raise_descriptor_limit(job.place.ranks.len() as u32);
+        start::raise_descriptor_limit(job.layout.ranks.len() as u32);
         let broker = start::broker(job)?;
         let mut supervisor = Supervisor::new(link, uplink.as_ref().map(Uplink::sinks), job.seeing.take())?;
         let error = |errno: Errno| format!("cannot set up the event loop: {}", start::explain(&errno.into()));
@@ -132,7 +132,7 @@ impl Ranks {
         let this = Self {
             broker,
             ranks: Vec::new(),
-            first: job.place.ranks.start,
+            first: job.layout.ranks.start,
             uplink,
             named,
             stop_grace: job.settings.stop_grace,
