@@ -32,18 +32,6 @@ pub struct Lu {
 pub struct Factors(Vec<f64>);
 
 impl Lu {
-    /// Refuses invalid sizes.
-    pub fn check(&self) -> Result<(), Failure> {
-        let Self { size, block } = *self;
-        if size == 0 || size > MAX_SIZE {
-            return Err(Failure::Input(format!("--size {size}: must be between 1 and {MAX_SIZE}")));
-        }
-        if block == 0 || !size.is_multiple_of(block) {
-            return Err(Failure::Input(format!("--block {block}: must divide the size, {size}")));
-        }
-        Ok(())
-    }
-
     /// Number of blocks in a row of blocks.
     fn side(&self) -> usize {
         self.size / self.block
@@ -88,6 +76,17 @@ impl Program for Lu {
 
     fn name(&self) -> &'static str {
         "lu"
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let Self { size, block } = *self;
+        if size == 0 || size > MAX_SIZE {
+            return Err(Failure::Input(format!("--size {size}: must be between 1 and {MAX_SIZE}")));
+        }
+        if block == 0 || !size.is_multiple_of(block) {
+            return Err(Failure::Input(format!("--block {block}: must divide the size, {size}")));
+        }
+        Ok(())
     }
 
     fn problem(&self) -> String {

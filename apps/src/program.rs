@@ -19,6 +19,11 @@ pub trait Program: Sync {
     /// The program's name, as on the command line.
     fn name(&self) -> &'static str;
 
+    /// Refuses invalid sizes.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// The problem in one line of text.
     fn problem(&self) -> String;
 

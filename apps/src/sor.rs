@@ -38,21 +38,6 @@ pub struct Matrix {
 }
 
 impl Sor {
-    /// Refuses a matrix that cannot be laid out.
-    pub fn check(&self) -> Result<(), Failure> {
-        let Self { size, iterations } = *self;
-        if size < 4 || size % 2 == 1 {
-            return Err(Failure::Input(format!("--size {size}: the matrix needs an even side of at least 4")));
-        }
-        if size > MAX_SIZE {
-            return Err(Failure::Input(format!("--size {size}: the largest side is {MAX_SIZE}")));
-        }
-        if iterations == 0 {
-            return Err(Failure::Input("--iterations 0: relax at least once".to_string()));
-        }
-        Ok(())
-    }
-
     /// Number of points of one colour in a row.
     fn half(&self) -> usize {
         self.size / 2
@@ -99,6 +84,20 @@ impl Program for Sor {
 
     fn name(&self) -> &'static str {
         "sor"
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let Self { size, iterations } = *self;
+        if size < 4 || size % 2 == 1 {
+            return Err(Failure::Input(format!("--size {size}: the matrix needs an even side of at least 4")));
+        }
+        if size > MAX_SIZE {
+            return Err(Failure::Input(format!("--size {size}: the largest side is {MAX_SIZE}")));
+        }
+        if iterations == 0 {
+            return Err(Failure::Input("--iterations 0: relax at least once".to_string()));
+        }
+        Ok(())
     }
 
     fn problem(&self) -> String {

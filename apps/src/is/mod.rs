@@ -62,33 +62,6 @@ struct KeyBlock {
 }
 
 impl Is {
-    /// Refuses invalid counts.
-    pub fn check(&self) -> Result<(), Failure> {
-        let Self { keys, values, iterations } = *self;
-        let refuse = |what: String| Err(Failure::Input(what));
-        if iterations == 0 {
-            return refuse("--iterations 0: rank the keys at least once".to_string());
-        }
-        if keys > MAX_KEYS {
-            return refuse(format!("--keys {keys}: at most 2^31, as ranks have 32 bits"));
-        }
-        if keys <= 2 * iterations {
-            return refuse(format!(
-                "--keys {keys}: {iterations} iterations change {} keys, so there must be more",
-                2 * iterations
-            ));
-        }
-        if !values.is_power_of_two() || values < 4 || values > MAX_VALUES as usize {
-            return refuse(format!("--values {values}: must be a power of two from 4 to 2^24"));
-        }
-        if values <= iterations {
-            return refuse(format!(
-                "--values {values}: iterations write keys up to {iterations}, so there must be more values"
-            ));
-        }
-        Ok(())
-    }
-
     /// The blocks of the keys: each worker's share, cut up.
     fn places(&self, workers: usize) -> Vec<KeyBlock> {
         let mut places = Vec::new();
@@ -114,6 +87,32 @@ impl Program for Is {
 
     fn name(&self) -> &'static str {
         "is"
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let Self { keys, values, iterations } = *self;
+        let refuse = |what: String| Err(Failure::Input(what));
+        if iterations == 0 {
+            return refuse("--iterations 0: rank the keys at least once".to_string());
+        }
+        if keys > MAX_KEYS {
+            return refuse(format!("--keys {keys}: at most 2^31, as ranks have 32 bits"));
+        }
+        if keys <= 2 * iterations {
+            return refuse(format!(
+                "--keys {keys}: {iterations} iterations change {} keys, so there must be more",
+                2 * iterations
+            ));
+        }
+        if !values.is_power_of_two() || values < 4 || values > MAX_VALUES as usize {
+            return refuse(format!("--values {values}: must be a power of two from 4 to 2^24"));
+        }
+        if values <= iterations {
+            return refuse(format!(
+                "--values {values}: iterations write keys up to {iterations}, so there must be more values"
+            ));
+        }
+        Ok(())
     }
 
     fn problem(&self) -> String {

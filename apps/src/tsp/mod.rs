@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use crate::cli::Problem;
 use crate::crew::{Crew, Worker};
 use crate::error::{Failure, ensure};
 use crate::phase::{Blocks, Words};
@@ -107,9 +108,11 @@ const NODES: usize = 2;
 const QUEUE_LOCK: u32 = 0;
 const BEST_LOCK: u32 = 1;
 
-impl Arguments {
+impl Problem for Arguments {
+    type Program = Tsp;
+
     /// Reads the cities and prepares the search.
-    pub fn program(&self) -> Result<Tsp, Failure> {
+    fn program(self) -> Result<Tsp, Failure> {
         if self.level == Some(0) {
             return Err(Failure::Input("--level 0: a path taken from the queue must have a city to come".to_string()));
         }

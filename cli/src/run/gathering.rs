@@ -6,9 +6,8 @@ use std::{fs, io};
 
 use mapwire_console::whole_file::Destination;
 
-use super::capture::Capture;
 use super::trace::Trace;
-use super::{Work, hosts};
+use super::{Work, capture, hosts};
 use crate::Failure;
 use crate::args::RunArgs;
 use crate::config::Transport;
@@ -38,7 +37,8 @@ pub(super) struct Gathering {
     folder: OwnedFd,
     path: PathBuf,
     trace: Option<Trace>,
-    capture: Option<Capture>,
+    capture: Option<Destination>,
+    ranks: u32,
 }
 
 pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Failure> {
@@ -92,7 +92,7 @@ impl Gathering {
         let command: Vec<String> = command.map(Into::into).collect();
         let per_node = args.procs_per_node.unwrap_or(1);
         let trace = trace.map(|target| Trace::new(target, work.ranks(), work.hosts(), per_node, command));
-        Ok(Some(Self { folder, path, trace, capture: capture.map(|target| Capture::new(target, work.ranks())) }))
+        Ok(Some(Self { folder, path, trace, capture, ranks: work.ranks() }))
     }
 
     pub(super) fn written(&self) -> Written {
@@ -108,7 +108,10 @@ impl Gathering {
         // By the descriptor: a folder of this name might be another by now.
         let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
         let trace = self.trace.is_none_or(|it| tell("trace", &it.path(), it.write(&folder)));
-        let capture = self.capture.is_none_or(|it| tell("capture", &it.path(), it.write(&folder)));
+        let capture = self.capture.is_none_or(|target| {
+            let path = target.path();
+            tell("capture", &path, capture::write(target, self.ranks, &folder))
+        });
         remove(&self.path);
         trace && capture
     }

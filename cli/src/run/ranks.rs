@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitStatus, getpgid, kill_process, kill_proce
 
 use super::Job;
 use super::ending::{self, RankEnd};
-use super::hosts::{Order, Uplink};
+use super::hosts::{Message, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
 use super::names::{Heard, Membership};
@@ -184,11 +184,12 @@ impl Ranks {
         let killed = 128 + libc::SIGKILL as u8;
         for order in uplink.serve(&mut self.broker, now) {
             match order {
-                Order::End(code) => supervisor.end(self, code, now),
-                Order::Kill => supervisor.kill(self, killed, now),
-                Order::Stop => self.signal_ranks(Signal::STOP),
-                Order::Continue => self.signal_ranks(Signal::CONT),
-                Order::HeadIsGone => {
+                Some(Message::End { code }) => supervisor.end(self, code, now),
+                Some(Message::Kill) => supervisor.kill(self, killed, now),
+                Some(Message::Stop) => self.signal_ranks(Signal::STOP),
+                Some(Message::Continue) => self.signal_ranks(Signal::CONT),
+                Some(_) => {}
+                None => {
                     let _ = supervisor.forget(rustix::stdio::stdin());
                     supervisor.kill(self, killed, now);
                 }

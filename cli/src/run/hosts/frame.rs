@@ -37,7 +37,7 @@ pub(super) const SILENCE: std::time::Duration = std::time::Duration::from_secs(4
 
 /// What a job is to the agent of one host.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(in super::super) struct Start {
     pub(super) host: String,
     pub(super) number: u32,
     pub(super) counts: Vec<u32>,
@@ -65,7 +65,7 @@ enum StateText {
 
 /// What is not a stream of bytes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Message {
+pub(in super::super) enum Message {
     /// To the agent: the job. Comes once.
     Start(Box<Start>),
     /// How ranks of other hosts reach a rank.
