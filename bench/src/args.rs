@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use mapwire::global::DirectoryPlacement;
 use mapwire_console::Asked;
+use mapwire_settings::Transport;
 use mapwire_transport::net::{Carrier, CarrierError};
 
 /// Measurements beside raw limits.
@@ -61,24 +62,9 @@ pub(crate) struct Plan {
     pub(crate) rate: Option<u64>,
 }
 
-/// How the ranks reach each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    /// By shared memory.
-    Shm,
-    /// As if each were on a host of its own.
-    Udp,
-    /// The same, by libfabric.
-    Ofi,
-}
-
 impl Plan {
     pub(crate) fn transport(&self) -> Transport {
-        match &*self.transport_text {
-            "udp" => Transport::Udp,
-            text if text.starts_with("ofi") => Transport::Ofi,
-            _ => Transport::Shm,
-        }
+        Transport::of(&self.transport_text)
     }
 }
 

@@ -38,7 +38,8 @@ use clap::{CommandFactory, Parser};
 use mapwire::log;
 use mapwire_console::{fail, stdio};
 
-use args::{Cli, Command, Plan, Transport};
+use args::{Cli, Command, Plan};
+use mapwire_settings::Transport;
 use row::Report;
 
 /// What went wrong, for the user. The rows so far have been printed.

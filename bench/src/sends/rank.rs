@@ -1,11 +1,11 @@
 //! One rank of all ways to pass messages.
 
 use mapwire::Node;
+use mapwire_settings::Transport;
 use mapwire_translation::PAGE_BYTES;
 
 use super::two_copies::{PIPE_BYTES, Pipe};
 use crate::BenchError;
-use crate::args::Transport;
 use crate::inbox::{EDGE_BYTES, Inbox};
 use crate::job::{self, Order, Steps};
 use crate::loops::{Loops, Message, Passing};

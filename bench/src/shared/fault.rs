@@ -1,10 +1,10 @@
 //! `fault`: page faults of the shared memory, beside the raw parts of each.
 
 use mapwire_host::faults::Access;
+use mapwire_settings::Transport;
 
 use super::raw_fault::RawFault;
 use super::*;
-use crate::args::Transport;
 use crate::measure::{median, timed_us};
 
 /// `mapwire bench fault`. A case names the bytes of a minipage and the ranks that read it before rank 0 stores to it.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use mapwire_console::whole_file::Destination;
+use mapwire_settings::Transport;
 
 use super::trace::Trace;
 use super::{Work, capture, hosts};
 use crate::Failure;
 use crate::args::RunArgs;
-use crate::config::Transport;
 
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
@@ -125,7 +125,7 @@ impl Gathering {
 impl Work {
     fn sends_datagrams(&self) -> bool {
         match self {
-            Self::Here(job) => job.settings.transport == Transport::Udp && self.ranks() > 1,
+            Self::Here(job) => job.settings.transport() == Transport::Udp && self.ranks() > 1,
             Self::Spread(hosts::Spread { .. }) => self.hosts() > 1,
         }
     }

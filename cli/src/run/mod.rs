@@ -55,11 +55,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mapwire_settings::Transport;
 use mapwire_transport::board::MAX_RANKS;
 use mapwire_transport::rendezvous::Secret;
 
 use crate::args::RunArgs;
-use crate::config::{Layers, Settings, Transport};
+use crate::config::{Layers, Settings};
 use crate::{Failure, failing};
 
 /// Which ranks a launcher starts, and where the others are.
@@ -184,7 +185,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, Failure> {
         .map_err(|error| failing(error.exit_code())(error))?;
     let meeting = names::Meeting::of(args, &settings)?;
     let place = match &meeting {
-        None => Layout::whole(ranks, settings.transport),
+        None => Layout::whole(ranks, settings.transport()),
         Some(meeting) => meeting.place(),
     };
     Ok(Work::Here(Job { layout: place, program, variables, settings, seeing, meeting: meeting.map(Box::new) }))

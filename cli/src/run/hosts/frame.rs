@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::super::gathering::Written;
 use crate::config::Settings;
 
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 5;
 /// What the first line begins with.
 pub(super) const GREETING: &str = "mapwire agent ";
 /// Longest body, in bytes: a line of output and its tag fit.
