@@ -45,7 +45,7 @@ const RUNS: u32 = 5;
 /// How long anything may take but a measurement.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the ranks of a job are told, besides the options that all benches have.
+/// Options of a job's ranks besides those of all benches.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     placement: DirectoryPlacement,
@@ -72,7 +72,7 @@ impl Case {
 
 pub(crate) fn directory(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(case) = role() {
-        let case = Case::parse(&case).ok_or("the case of the ranks makes no sense")?;
+        let case = Case::parse(&case).ok_or("malformed case of the ranks")?;
         return measure(plan, case, report);
     }
     let seconds = plan.seconds.map(Duration::from_secs);

@@ -183,7 +183,7 @@ impl Raw<'_> {
     }
 }
 
-/// What is measured of memory of all kinds: bare memory of so many pages stands beside it.
+/// A measurement of memory of all kinds, beside bare memory of so many pages.
 struct Measurement<'p> {
     plan: &'p Plan,
     unit: &'static str,
@@ -287,7 +287,7 @@ pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> 
     measurement.of_all_kinds(report)
 }
 
-/// What the pager counted, for who doubts the figures.
+/// The pager's counters, beside the figures.
 fn remark(report: &mut Report, far: &Far) {
     let counts = far.pager.statistics();
     report.remark(&format!(

@@ -30,7 +30,7 @@ pub(crate) struct Job<'a> {
     pub(crate) ranks: usize,
     /// Options of `mapwire run`, such as `--wait poll`.
     pub(crate) options: &'a [&'a str],
-    /// What the ranks are to measure, for benches that start several jobs.
+    /// The ranks' task, for benches that start several jobs.
     pub(crate) case: &'a str,
 }
 
@@ -102,7 +102,7 @@ impl Job<'_> {
     }
 }
 
-/// What rank 0 says to the others.
+/// An order of rank 0 to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// A number of the bench's own choosing, but for [`END`].
@@ -221,7 +221,7 @@ pub(crate) fn join() -> Result<(Node, Steps, Words), BenchError> {
     Ok((node, steps, words))
 }
 
-/// What keeps the ranks of a job in step, and their memory, which is made as long as it must be.
+/// The steps of a job's ranks, and their shared memory, which is made as long as it must be.
 pub(crate) fn steps(rank: usize, size: usize) -> Result<(Steps, Words), BenchError> {
     let (path, _) = file_and_case().ok_or("this process is not a rank of a bench")?;
     let file = std::fs::File::options().read(true).write(true).open(path)?;

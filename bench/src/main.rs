@@ -42,7 +42,7 @@ use args::{Cli, Command, Plan};
 use mapwire_settings::Transport;
 use row::Report;
 
-/// What went wrong, for the user. The rows so far have been printed.
+/// An error for the user. The rows so far have been printed.
 pub(crate) type BenchError = Box<dyn std::error::Error>;
 
 /// One bench: its name, one line that says what is measured against what, and what runs it.
@@ -70,7 +70,7 @@ const BENCHES: &[Bench] = &[
     ("rpc", "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers", rpc::rpc),
 ];
 
-/// What `bench/peers/run.sh` starts, which is in no list.
+/// Benches that `bench/peers/run.sh` starts. `--list` does not show them.
 const PEERS: &[Bench] = &[
     ("peers-latency", "", |plan, report| peers::measure(plan, report, false)),
     ("peers-bandwidth", "", |plan, report| peers::measure(plan, report, true)),

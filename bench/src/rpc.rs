@@ -43,7 +43,7 @@ const CASES: &[Case] = &[
 pub(crate) fn rpc(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(name) = role() {
         let case = CASES.iter().find(|case| case.name == name);
-        return in_rank(plan, case.ok_or("no such case")?, report);
+        return in_rank(plan, case.ok_or("unknown case")?, report);
     }
     for case in CASES.iter().filter(|case| plan.transport() == Transport::Shm || case.name == "udp") {
         let ranks = if case.ways.is_empty() { fair::RANKS } else { 2 };

@@ -55,7 +55,7 @@ impl Pattern {
     }
 }
 
-/// What one rank has sent, and taken, and what others have taken of it; by rank.
+/// Messages that a rank has sent to another, that the other has taken of these, and that this one has taken of the other's.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     sent: u64,
@@ -160,7 +160,7 @@ impl Carrier for Raw<'_> {
             let head: [u8; RAW_HEAD] = self.buffer[..RAW_HEAD].try_into()?;
             let from = usize::from(u16::from_le_bytes([head[2], head[3]]));
             let flow = flows.get_mut(from).filter(|_| head[0] == self.phase);
-            let flow = flow.ok_or("a datagram of the baseline makes no sense")?;
+            let flow = flow.ok_or("malformed datagram of the baseline")?;
             if length == RAW_HEAD {
                 flow.acked += 1;
                 continue;

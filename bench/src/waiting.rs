@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const LOOPS: usize = 64 << 10;
 const TOLD: usize = 128 << 10;
 
-/// What all ranks do at an order.
+/// Orders.
 const FUTEX_HOP: u64 = 1;
 const DIRECT_HOP: u64 = 2;
 const RING_HOP: u64 = 3;

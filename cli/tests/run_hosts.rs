@@ -219,7 +219,7 @@ fn an_agent_that_talks_nonsense_is_given_up() {
     let greeting = format!("echo mapwire agent 5 {}", env!("CARGO_PKG_VERSION"));
     for (nonsense, says) in [
         ("printf \"\\\\377\\\\377\\\\377\\\\377\"; sleep 60", "closed its output"),
-        ("printf \"\\\\003\\\\000\\\\000\\\\000\\\\000{}\"; sleep 60", "what makes no sense"),
+        ("printf \"\\\\003\\\\000\\\\000\\\\000\\\\000{}\"; sleep 60", "a malformed message"),
         ("printf \"\\\\001\\\\000\\\\000\\\\000\\\\011\"; sleep 60", "unknown kind 9"),
     ] {
         let agent = format!("sh -c '{greeting}; {nonsense}' {{host}}");

@@ -8,7 +8,7 @@ use crate::BenchError;
 use crate::job::{self, Order, Steps};
 use crate::words::Words;
 
-/// What the program does.
+/// The program's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
     Idle = 1,
@@ -44,7 +44,7 @@ const PROGRAM_NS: usize = 16;
 const HOST_NS: usize = 24;
 const NIC_NS: usize = 32;
 
-/// What was done in a span of time.
+/// Work in a span of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     /// Million steps of the program a second.

@@ -22,7 +22,7 @@ use crate::{BenchError, udp};
 /// MTUs of the line: of most networks, and of those that carry a page at once.
 const MTUS: [usize; 2] = [1500, 9000];
 
-/// What is reported of the faults of a run.
+/// Quantiles of the faults of a run that are reported.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Bytes of the baseline's question: as many as name a page.
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// `mapwire bench far-fault --transport udp`.
 pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if plan.insecure {
-        return Err("pages travel to donors sealed: --insecure makes no sense here".into());
+        return Err("pages always travel to donors sealed: leave --insecure out".into());
     }
     MTUS.into_iter().try_for_each(|mtu| of_line(plan, mtu, report))
 }
@@ -49,7 +49,7 @@ fn of_line(plan: &Plan, mtu: usize, report: &mut Report) -> Result<(), BenchErro
     let donors = Donors::start(1, Site::At(&hosts, 1), limit * TIMES)?;
     let store = Box::new(donors.store()?);
     let far = Far::over(PagerConfig::new(limit), store, Some(donors), limit)?;
-    // What is in RAM changed no more: nothing is stored while faults are measured.
+    // Pages in RAM are clean from here on: nothing is stored while faults are measured.
     far.scan(false)?;
     let random = Cell::new(1);
     far.fault_times(count, false, &random);

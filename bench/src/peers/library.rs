@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::loops::Meeting;
 use crate::words::Words;
 
-/// What each process tells the other while a library opens, and their meetings.
+/// Bytes that each process passes to the other while a library opens, and of their meetings.
 const MESSAGE_BYTES: usize = 16_384;
 pub(super) const EXCHANGE_BYTES: usize = 4096 + 2 * MESSAGE_BYTES;
 
@@ -21,7 +21,7 @@ struct Host {
 }
 
 struct Exchange {
-    /// What this rank tells, and what it is told.
+    /// Memory for this rank's bytes, and for the other's.
     memory: [Words; 2],
     meeting: Meeting,
 }

@@ -77,7 +77,7 @@ impl Exchange {
     }
 }
 
-/// What the raw exchanges pass through.
+/// Memory and sockets of the raw exchanges.
 struct Raw {
     node: Node,
     shared: Words,
@@ -165,7 +165,7 @@ impl Passing for Raw {
     }
 }
 
-/// What this rank has of the calls.
+/// This rank's end of the calls.
 enum Role {
     Caller(Caller),
     Server(Server),
@@ -231,7 +231,7 @@ impl job::Part for Rank {
     /// Passes a way so often: microseconds each, or gigabytes a second.
     fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
         use Exchange::{Bounce, Futex, Put, RawUdp};
-        let exchange = Exchange::of(order.what).ok_or("no such exchange")?;
+        let exchange = Exchange::of(order.what).ok_or("unknown order")?;
         let ns = match exchange {
             Put | Futex | RawUdp | Bounce => {
                 let order = Order { bytes: RECORD_BYTES as u64, ..order };

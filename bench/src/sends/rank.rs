@@ -61,7 +61,7 @@ impl Path {
     }
 }
 
-/// What messages pass through.
+/// Memory and sockets that messages pass through.
 pub(super) struct Ways {
     node: Node,
     /// Of `alloc`; of shared memory also one that is not mapped, and heap.

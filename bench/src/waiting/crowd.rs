@@ -6,7 +6,7 @@ use mapwire::SharedSlice;
 
 use super::*;
 
-/// What the ranks do: all spin on shared words, each computes while it owns what the others want, or they take tasks from a
+/// Programs: all ranks spin on shared words, each computes while it owns what the others want, or they take tasks from a
 /// queue and spin while it is empty.
 const KINDS: [&str; 3] = ["spin", "own", "queue"];
 const WAITS: [&str; 3] = ["poll", "event", "adaptive"];

@@ -283,7 +283,7 @@ fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
     }
 }
 
-/// What libfabric could carry packets by; without it `--transport ofi` cannot be had, and nothing else is missing.
+/// Providers of libfabric that could carry packets. Without libfabric only `--transport ofi` is missing.
 fn libfabric() -> Finding {
     let check = "libfabric";
     let listed = ofi::version().and_then(|version| Ok((version, ofi::providers()?)));

@@ -17,14 +17,14 @@ const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Written {
-    /// What they communicate.
+    /// Their sends, fetches and receives.
     pub(crate) trace: bool,
     /// Their datagrams.
     pub(crate) capture: bool,
 }
 
 impl Written {
-    /// What the ranks' environment gets when they are to write into `folder`.
+    /// Variables that make ranks write into `folder`.
     pub(crate) fn variables(self, folder: &Path) -> impl Iterator<Item = (String, String)> {
         let folder = folder.to_string_lossy().into_owned();
         let names = [(TRACE, self.trace), (CAPTURE, self.capture)].into_iter();

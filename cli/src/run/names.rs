@@ -29,7 +29,7 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// What the command line asks for; `None`: nothing of the kind.
+    /// By the command line; `None` without `--job`.
     pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Option<Self>, crate::Failure> {
         let (Some(name), Some(of)) = (&args.job, args.of) else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Membership {
         self.session.leave();
     }
 
-    /// What a rank is told of the job, instead of a launcher's broker: they have one among them.
+    /// A rank's variables that name the job, instead of a launcher's broker: the ranks have one among them.
     pub(super) fn variables(&self, rank: u32) -> Vec<(OsString, OsString)> {
         let mut job = self.job.clone();
         job.rank = Some(rank);

@@ -25,7 +25,7 @@ use super::start;
 use super::supervisor::{Crew, Ended, FIRST_TOKEN, KILL_GRACE, Phase, Supervisor};
 use crate::see::Sample;
 
-/// What ranks started and left behind may take to finish its output, after a clean end.
+/// Time for processes that ranks left behind to finish their output, after a clean end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// The broker, the uplink and the membership, which are served in every turn.
@@ -226,7 +226,7 @@ impl Ranks {
         let late = self.numbers(|r| r.end.is_none() && late(r));
         if !late.is_empty() {
             supervisor.say(&format!(
-                "rank {} is stopped for more than {} s (--stop-grace), so its peers wait in vain; ending the job",
+                "rank {} is stopped for more than {} s (--stop-grace), so its peers cannot continue; ending the job",
                 late.join(", "),
                 self.stop_grace.as_secs_f32()
             ));

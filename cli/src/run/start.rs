@@ -83,7 +83,7 @@ pub(super) fn ranks(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result
     Ok(())
 }
 
-/// What a rank finds in its environment, beside the launcher's own and the options.
+/// A rank's variables, beside the launcher's own and the options.
 fn rank_variables(all: &Ranks, rank: u32, place: &Layout) -> Vec<(OsString, OsString)> {
     let local = (rank - place.ranks.start).to_string();
     let (rank_text, size) = (rank.to_string(), place.size().to_string());

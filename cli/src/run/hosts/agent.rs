@@ -71,7 +71,7 @@ fn run(start: Start, frames: Frames) -> ExitCode {
     let refuse = |why: String, code: u8| {
         let why = format!("mapwire: host {host}: {why}\n");
         let said = [frame(STDERR, why.as_bytes()), Message::Over { code }.to_frame()].concat();
-        // Who cannot be told has gone.
+        // A head that has gone is not told.
         let _ = io::stdout().write_all(&said).and_then(|()| io::stdout().flush());
         ExitCode::from(code)
     };
@@ -133,7 +133,7 @@ fn job(mut start: Start, basket: Option<&Basket>) -> Result<Job, crate::Failure>
     }
     let program = Program::find(&start.program, Some(&wdir)).map_err(|error| (error.exit_code(), error.to_string()))?;
     let place = Layout::of_host(&start.counts, start.number, Secret(start.secret))
-        .ok_or((1, "the head's plan of hosts makes no sense".to_owned()))?;
+        .ok_or((1, "the head's plan of hosts is invalid".to_owned()))?;
     // A variable without a name would be refused by the system.
     start.variables.retain(|(name, _)| !name.is_empty());
     if let Some(basket) = basket {
