@@ -6,9 +6,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 
 use crate::error::Failure;
+use crate::program::Program;
+use crate::run;
 
 /// How to run, check and report.
 #[derive(Args, Clone, Debug)]
@@ -71,10 +73,38 @@ impl How {
     }
 }
 
-/// Parses the command line, runs `program` and reports its failure. Only rank 0 of a job prints.
-pub fn start<C: Parser>(name: &str, program: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
+/// The problem that a command line names.
+pub trait Problem: Args {
+    /// What solves it.
+    type Program: Program;
+
+    /// Checks the problem, and prepares to solve it.
+    fn program(self) -> Result<Self::Program, Failure>;
+}
+
+impl<P: Program + Args> Problem for P {
+    type Program = Self;
+
+    fn program(self) -> Result<Self, Failure> {
+        self.check().map(|()| self)
+    }
+}
+
+#[derive(Parser)]
+#[command(version)]
+struct Cli<P: Problem> {
+    #[command(flatten)]
+    problem: P,
+    #[command(flatten)]
+    how: How,
+}
+
+/// The program `name`: parses the command line, runs, and reports a failure. Only rank 0 of a job prints.
+pub fn main<P: Problem>(name: &'static str, about: &'static str, examples: &'static str) -> ExitCode {
     let speaks = rank_of_environment() == 0;
-    let cli = match C::try_parse() {
+    let command = Cli::<P>::command().name(name).about(about).after_help(examples);
+    let matches = command.try_get_matches();
+    let Cli { problem, how } = match matches.and_then(|matches| Cli::<P>::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             if speaks {
@@ -84,7 +114,7 @@ pub fn start<C: Parser>(name: &str, program: impl FnOnce(C) -> Result<(), Failur
             return end(error.exit_code() as u8, speaks);
         }
     };
-    match program(cli) {
+    match problem.program().and_then(|program| run::main(&program, &how)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if speaks || !failure.is_said_by_rank_0() {

@@ -41,3 +41,25 @@ impl Failure {
 pub fn ensure(holds: bool, what_differed: impl FnOnce() -> String) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::Differs(what_differed())) }
 }
+
+/// `Ok` if `ours` are the numbers of the sequential run to the last bit, else how many `what` differ and the first of them, whose row and
+/// column `place` gives.
+pub fn ensure_same_bits(
+    ours: &[f64],
+    sequential: &[f64],
+    what: &str,
+    place: impl Fn(usize) -> (usize, usize),
+) -> Result<(), Failure> {
+    let differs = |at: &usize| ours[*at].to_bits() != sequential[*at].to_bits();
+    let Some(first) = (0..ours.len()).find(differs) else {
+        return Ok(());
+    };
+    let (row, column) = place(first);
+    Err(Failure::Differs(format!(
+        "{} of {} {what} differ from the sequential run, first row {row}, column {column}: {:e} instead of {:e}",
+        (0..ours.len()).filter(differs).count(),
+        ours.len(),
+        ours[first],
+        sequential[first],
+    )))
+}

@@ -6,10 +6,10 @@
 //! the same operations in the same order whoever performs them: the result equals the sequential one to the last bit.
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::crew::{Crew, Worker};
-use crate::error::{Failure, ensure};
+use crate::error::{Failure, ensure, ensure_same_bits};
 use crate::phase::{Blocks, room_for};
 use crate::program::Program;
 
@@ -32,18 +32,6 @@ pub struct Lu {
 pub struct Factors(Vec<f64>);
 
 impl Lu {
-    /// Refuses invalid sizes.
-    pub fn check(&self) -> Result<(), Failure> {
-        let Self { size, block } = *self;
-        if size == 0 || size > MAX_SIZE {
-            return Err(Failure::Input(format!("--size {size}: must be between 1 and {MAX_SIZE}")));
-        }
-        if block == 0 || !size.is_multiple_of(block) {
-            return Err(Failure::Input(format!("--block {block}: must divide the size, {size}")));
-        }
-        Ok(())
-    }
-
     /// Number of blocks in a row of blocks.
     fn side(&self) -> usize {
         self.size / self.block
@@ -90,12 +78,23 @@ impl Program for Lu {
         "lu"
     }
 
+    fn check(&self) -> Result<(), Failure> {
+        let Self { size, block } = *self;
+        if size == 0 || size > MAX_SIZE {
+            return Err(Failure::Input(format!("--size {size}: must be between 1 and {MAX_SIZE}")));
+        }
+        if block == 0 || !size.is_multiple_of(block) {
+            return Err(Failure::Input(format!("--block {block}: must divide the size, {size}")));
+        }
+        Ok(())
+    }
+
     fn problem(&self) -> String {
         format!("LU factorisation of a {0} x {0} matrix in blocks of {1} x {1}", self.size, self.block)
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([("size".to_string(), json!(self.size)), ("block".to_string(), json!(self.block))])
+    fn fields(&self) -> Value {
+        json!({"size": self.size, "block": self.block})
     }
 
     fn shared_bytes(&self, _workers: usize) -> u64 {
@@ -171,21 +170,11 @@ impl Program for Lu {
     }
 
     fn compare(&self, factors: &Factors, sequential: &Factors) -> Result<(), Failure> {
-        let differs = |(a, b): (&f64, &f64)| a.to_bits() != b.to_bits();
-        let pairs = || factors.0.iter().zip(&sequential.0);
-        let Some(at) = pairs().position(differs) else {
-            return Ok(());
-        };
-        let (block, within) = (at / self.block.pow(2), at % self.block.pow(2));
-        Err(Failure::Differs(format!(
-            "{} of {} elements differ from the sequential run, first row {}, column {}: {:e} instead of {:e}",
-            pairs().filter(|&pair| differs(pair)).count(),
-            factors.0.len(),
-            block / self.side() * self.block + within / self.block,
-            block % self.side() * self.block + within % self.block,
-            factors.0[at],
-            sequential.0[at],
-        )))
+        ensure_same_bits(&factors.0, &sequential.0, "elements", |at| {
+            let (block, within) = (at / self.block.pow(2), at % self.block.pow(2));
+            let (row, column) = (block / self.side() * self.block, block % self.side() * self.block);
+            (row + within / self.block, column + within % self.block)
+        })
     }
 
     fn describe(&self, factors: &Factors) -> Vec<String> {
@@ -278,11 +267,10 @@ fn subtract_scaled(row: &mut [f64], other: &[f64], scale: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Plain;
     use crate::run::solve;
 
     fn run(lu: &Lu, workers: usize) -> Factors {
-        solve(lu, &Crew::Plain(Plain::new(workers))).unwrap()
+        solve(lu, &Crew::plain(workers)).unwrap()
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl<T: Element> Block<T> {
         loop {
             assert!(seen < WRITER - 1, "a block is read while a worker writes to it: two phases overlap");
             match self.views.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Reading { block: self },
+                Ok(_) => return View { block: self },
                 Err(now) => seen = now,
             }
         }
@@ -75,43 +75,26 @@ impl<T: Element> Block<T> {
     pub fn write(&self) -> Writing<'_, T> {
         let taken = self.views.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
         assert!(taken.is_ok(), "a block is written while another view of it is out: two phases overlap");
-        Writing { block: self }
+        View { block: self }
     }
 }
 
 /// A view of a block for reading.
-pub struct Reading<'b, T: Element> {
-    block: &'b Block<T>,
-}
-
-impl<T: Element> Deref for Reading<'_, T> {
-    type Target = [T];
-    #[inline]
-    fn deref(&self) -> &[T] {
-        // SAFETY: `start` heads `length` live elements (`Block::new`), and while this view is counted in `views` no
-        // writer's view exists.
-        unsafe { std::slice::from_raw_parts(self.block.start.as_ptr(), self.block.length) }
-    }
-}
-
-impl<T: Element> Drop for Reading<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.block.views.fetch_sub(1, Ordering::Release);
-    }
-}
-
+pub type Reading<'b, T> = View<'b, T, false>;
 /// A view of a block for reading and writing.
-pub struct Writing<'b, T: Element> {
+pub type Writing<'b, T> = View<'b, T, true>;
+
+/// A view of a block, counted in its `views`.
+pub struct View<'b, T: Element, const WRITES: bool> {
     block: &'b Block<T>,
 }
 
-impl<T: Element> Deref for Writing<'_, T> {
+impl<T: Element, const WRITES: bool> Deref for View<'_, T, WRITES> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` heads `length` live elements (`Block::new`), and `views` holds `WRITER`, so this is the only
-        // view.
+        // SAFETY: `start` heads `length` live elements (`Block::new`), and while this view is counted in `views` no other
+        // writer's view exists.
         unsafe { std::slice::from_raw_parts(self.block.start.as_ptr(), self.block.length) }
     }
 }
@@ -119,15 +102,19 @@ impl<T: Element> Deref for Writing<'_, T> {
 impl<T: Element> DerefMut for Writing<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; `&mut self` makes this the only slice made from the only view.
+        // SAFETY: as in `deref`; `views` holds `WRITER`, so this is the only view, and `&mut self` makes this the only slice
+        // made from it.
         unsafe { std::slice::from_raw_parts_mut(self.block.start.as_ptr(), self.block.length) }
     }
 }
 
-impl<T: Element> Drop for Writing<'_, T> {
+impl<T: Element, const WRITES: bool> Drop for View<'_, T, WRITES> {
     #[inline]
     fn drop(&mut self) {
-        self.block.views.store(0, Ordering::Release);
+        match WRITES {
+            true => self.block.views.store(0, Ordering::Release),
+            false => _ = self.block.views.fetch_sub(1, Ordering::Release),
+        }
     }
 }
 

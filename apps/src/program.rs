@@ -1,6 +1,6 @@
 //! The interface of a parallel program, for the code that runs, times and checks it.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::crew::{Crew, Worker};
 use crate::error::Failure;
@@ -19,11 +19,16 @@ pub trait Program: Sync {
     /// The program's name, as on the command line.
     fn name(&self) -> &'static str;
 
+    /// Refuses invalid sizes.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// The problem in one line of text.
     fn problem(&self) -> String;
 
-    /// The problem's own fields, for a row of figures.
-    fn fields(&self) -> Map<String, Value>;
+    /// The problem's own fields, for a row of figures: an object.
+    fn fields(&self) -> Value;
 
     /// Approximate bytes of shared memory in a layout for `workers`.
     fn shared_bytes(&self, workers: usize) -> u64;
@@ -49,8 +54,8 @@ pub trait Program: Sync {
     /// The result as lines of text.
     fn describe(&self, outcome: &Self::Outcome) -> Vec<String>;
 
-    /// The result's own fields, for a row of figures.
-    fn outcome_fields(&self, _outcome: &Self::Outcome) -> Map<String, Value> {
-        Map::new()
+    /// The result's own fields, for a row of figures: an object.
+    fn outcome_fields(&self, _outcome: &Self::Outcome) -> Value {
+        json!({})
     }
 }

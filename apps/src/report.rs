@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::crew::Traffic;
 use crate::error::Failure;
@@ -43,25 +43,26 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn print<P: Program>(&self, program: &P, outcome: &P::Outcome, json: bool) -> Result<(), Failure> {
         print(&match json {
-            true => format!("{}\n", Value::Object(self.row(program, outcome))),
+            true => format!("{}\n", self.row(program, outcome)),
             false => self.text(program, outcome),
         })
     }
 
-    fn row<P: Program>(&self, program: &P, outcome: &P::Outcome) -> Map<String, Value> {
-        let mut row = heading(program, self.mode, self.ranks, self.threads);
-        row.extend(program.outcome_fields(outcome));
-        row.extend(figures(self.seconds, "s", "sequential", self.sequential_seconds, &[self.seconds]));
-        let speed_up = self.sequential_seconds.map(|s| s / self.seconds);
-        row.insert("speed_up".into(), json!(speed_up));
-        row.extend(traffic_fields(self.mode, &self.traffic));
+    fn row<P: Program>(&self, program: &P, outcome: &P::Outcome) -> Value {
         let check = match self.check {
             Some(true) => "ok",
             Some(false) => "failed",
             None => "skipped",
         };
-        row.insert("check".into(), json!(check));
-        row
+        let speed_up = self.sequential_seconds.map(|s| s / self.seconds);
+        row([
+            heading(program, self.mode, self.ranks, self.threads),
+            program.fields(),
+            program.outcome_fields(outcome),
+            figures(self.seconds, "s", "sequential", self.sequential_seconds, &[self.seconds]),
+            traffic_fields(self.mode, &self.traffic),
+            json!({"speed_up": speed_up, "check": check}),
+        ])
     }
 
     fn text<P: Program>(&self, program: &P, outcome: &P::Outcome) -> String {
@@ -127,7 +128,7 @@ pub(crate) struct Comparison {
 impl Comparison {
     pub(crate) fn print<P: Program>(&self, program: &P, json: bool) -> Result<(), Failure> {
         print(&match json {
-            true => format!("{}\n", Value::Object(self.row(program))),
+            true => format!("{}\n", self.row(program)),
             false => self.text(program),
         })
     }
@@ -155,34 +156,31 @@ impl Comparison {
         (of(|r| r.seconds), of(Round::threads))
     }
 
-    fn row<P: Program>(&self, program: &P) -> Map<String, Value> {
+    fn row<P: Program>(&self, program: &P) -> Value {
         let (mapwire, threads) = self.medians();
         let kept = self.kept();
-        let mut row = heading(program, "mapwire", self.ranks, self.threads);
         let ratios: Vec<f64> = kept.iter().map(|r| r.threads() / r.seconds).collect();
-        match self.sequential_seconds {
-            Some(sequential) => {
-                let all: Vec<_> = kept.iter().map(|r| sequential / r.seconds).collect();
-                let baseline = Some(sequential / threads);
-                row.extend(figures(sequential / mapwire, "speed-up", self.baseline(), baseline, &all));
-            }
-            None => {
-                // Without a sequential run there is no speed-up; rates of runs compare alike.
-                let all: Vec<_> = kept.iter().map(|r| 1.0 / r.seconds).collect();
-                let baseline = Some(1.0 / threads);
-                row.extend(figures(1.0 / mapwire, "1/s", self.baseline(), baseline, &all));
-            }
-        }
-        row.insert("ratios".into(), json!(ratios));
-        row.insert("rounds_dropped".into(), json!(self.rounds.len() - kept.len()));
-        row.insert("seconds".into(), json!(mapwire));
-        row.insert("threads_seconds".into(), json!(threads));
-        row.insert("sequential_seconds".into(), json!(self.sequential_seconds));
-        row.insert("target_ratio".into(), json!(TARGET_RATIO));
-        row.extend(traffic_fields("mapwire", &self.traffic));
-        let checked = self.sequential_seconds.is_some();
-        row.insert("check".into(), json!(if checked { "ok" } else { "skipped" }));
-        row
+        // Without a sequential run there is no speed-up; rates of runs compare alike.
+        let (work, unit) = match self.sequential_seconds {
+            Some(sequential) => (sequential, "speed-up"),
+            None => (1.0, "1/s"),
+        };
+        let all: Vec<_> = kept.iter().map(|r| work / r.seconds).collect();
+        row([
+            heading(program, "mapwire", self.ranks, self.threads),
+            program.fields(),
+            figures(work / mapwire, unit, self.baseline(), Some(work / threads), &all),
+            traffic_fields("mapwire", &self.traffic),
+            json!({
+                "ratios": ratios,
+                "rounds_dropped": self.rounds.len() - kept.len(),
+                "seconds": mapwire,
+                "threads_seconds": threads,
+                "sequential_seconds": self.sequential_seconds,
+                "target_ratio": TARGET_RATIO,
+                "check": if self.sequential_seconds.is_some() { "ok" } else { "skipped" },
+            }),
+        ])
     }
 
     fn text<P: Program>(&self, program: &P) -> String {
@@ -218,18 +216,20 @@ impl Comparison {
     }
 }
 
-fn heading<P: Program>(program: &P, mode: &str, ranks: usize, threads: usize) -> Map<String, Value> {
-    let mut row = Map::new();
-    row.insert("kind".into(), json!("figure"));
-    row.insert("bench".into(), json!(program.name()));
-    row.extend(program.fields());
-    row.insert("mode".into(), json!(mode));
-    row.insert("ranks".into(), json!(ranks));
-    row.insert("threads".into(), json!(threads));
+/// The fields of all these objects as one.
+fn row<const N: usize>(parts: [Value; N]) -> Value {
+    let objects =
+        parts.into_iter().filter_map(|part| if let Value::Object(fields) = part { Some(fields) } else { None });
+    Value::Object(objects.flatten().collect())
+}
+
+fn heading<P: Program>(program: &P, mode: &str, ranks: usize, threads: usize) -> Value {
+    let mut heading =
+        json!({"kind": "figure", "bench": program.name(), "mode": mode, "ranks": ranks, "threads": threads});
     if mode == "mapwire" {
-        row.insert("wait".into(), json!(waiting()));
+        heading["wait"] = json!(waiting());
     }
-    row
+    heading
 }
 
 /// The waiting strategy that the ranks use.
@@ -237,8 +237,8 @@ fn waiting() -> String {
     std::env::var("MAPWIRE_WAIT").unwrap_or_else(|_| "adaptive".to_string())
 }
 
-fn figures(value: f64, unit: &str, baseline: &str, baseline_value: Option<f64>, all: &[f64]) -> Map<String, Value> {
-    let fields = json!({
+fn figures(value: f64, unit: &str, baseline: &str, baseline_value: Option<f64>, all: &[f64]) -> Value {
+    json!({
         "value": value,
         "unit": unit,
         "baseline": baseline,
@@ -247,24 +247,21 @@ fn figures(value: f64, unit: &str, baseline: &str, baseline_value: Option<f64>, 
         "min": all.iter().copied().fold(f64::INFINITY, f64::min),
         "max": all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         "runs": all.len(),
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    })
 }
 
-fn traffic_fields(mode: &str, traffic: &[Traffic]) -> Map<String, Value> {
-    let mut fields = Map::new();
-    if mode == "mapwire" {
-        let total = sum(traffic);
-        fields.insert("read_faults".into(), json!(total.read_faults));
-        fields.insert("write_faults".into(), json!(total.write_faults));
-        fields.insert("messages".into(), json!(total.messages));
-        fields.insert("bytes".into(), json!(total.bytes));
-        fields.insert("by_rank".into(), json!(traffic));
+fn traffic_fields(mode: &str, traffic: &[Traffic]) -> Value {
+    let total = sum(traffic);
+    match mode {
+        "mapwire" => json!({
+            "read_faults": total.read_faults,
+            "write_faults": total.write_faults,
+            "messages": total.messages,
+            "bytes": total.bytes,
+            "by_rank": traffic,
+        }),
+        _ => json!({}),
     }
-    fields
 }
 
 fn traffic_text(mode: &str, traffic: &[Traffic]) -> String {
@@ -307,7 +304,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::{Crew, Plain};
+    use crate::crew::Crew;
     use crate::lu::Lu;
     use crate::run::solve;
 
@@ -334,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_fields_that_every_figure_has() {
-        let outcome = solve(&LU, &Crew::Plain(Plain::new(1))).unwrap();
+        let outcome = solve(&LU, &Crew::plain(1)).unwrap();
         let report = Report {
             mode: "mapwire",
             ranks: 2,

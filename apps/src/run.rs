@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::cli::{How, Mode, rank_of_environment};
-use crate::crew::{Crew, Mark, Plain, Traffic, Worker};
+use crate::crew::{Crew, Mark, Traffic, Worker};
 use crate::error::Failure;
 use crate::program::Program;
 use crate::report::{Comparison, Report, Round};
@@ -24,11 +24,11 @@ pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
         }
         // These need no job: rank 0 does everything.
         _ if rank_of_environment() != 0 => Ok(()),
-        Mode::Sequential => once(program, how, &Crew::Plain(Plain::new(1))),
+        Mode::Sequential => once(program, how, &Crew::plain(1)),
         Mode::Threads => {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             let threads = how.threads.unwrap_or(processors);
-            once(program, how, &Crew::Plain(Plain::new(threads)))
+            once(program, how, &Crew::plain(threads))
         }
     }
 }
@@ -60,7 +60,7 @@ fn timed<P: Program>(program: &P, crew: &Crew, memory: &P::Memory<'_>) -> Result
 
 /// The sequential run: its seconds and its result.
 fn sequential<P: Program>(program: &P) -> Result<(f64, P::Outcome), Failure> {
-    let crew = Crew::Plain(Plain::new(1));
+    let crew = Crew::plain(1);
     let memory = program.layout(&crew)?;
     let (seconds, _) = timed(program, &crew, &memory)?;
     Ok((seconds, program.collect(&memory)))
@@ -73,7 +73,7 @@ fn once<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> 
     let traffic = crew.gather(traffic)?;
     crew.alone(|| {
         let outcome = program.collect(&memory);
-        let alone = crew.workers() == 1 && matches!(crew, Crew::Plain(_));
+        let alone = crew.kind() == "sequential";
         let (sequential_seconds, check) = if how.no_check {
             (None, None)
         } else if alone {
@@ -105,11 +105,10 @@ fn check<P: Program>(program: &P, outcome: &P::Outcome, expected: &P::Outcome) -
 /// Runs plain threads in rank 0 and the whole crew in turn, threads both before and after each run of the crew, and reports how their
 /// speed-ups compare. The threads wait as the ranks do: if those sleep at once, by a barrier of futexes.
 fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> {
-    let plain = match crew.sleeps() {
-        true => Plain::sleeping(crew.workers()),
-        false => Plain::new(crew.workers()),
+    let threads = match crew.sleeps() {
+        true => Crew::sleeping(crew.workers()),
+        false => Crew::plain(crew.workers()),
     };
-    let threads = Crew::Plain(plain);
     let memory = program.layout(crew)?;
     let expected = match how.no_check {
         true => None,

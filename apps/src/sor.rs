@@ -9,10 +9,10 @@
 use std::ops::Range;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::crew::{Crew, Worker, share_of, sharer_of};
-use crate::error::{Failure, ensure};
+use crate::error::{Failure, ensure, ensure_same_bits};
 use crate::phase::{Blocks, room_for};
 use crate::program::Program;
 
@@ -38,21 +38,6 @@ pub struct Matrix {
 }
 
 impl Sor {
-    /// Refuses a matrix that cannot be laid out.
-    pub fn check(&self) -> Result<(), Failure> {
-        let Self { size, iterations } = *self;
-        if size < 4 || size % 2 == 1 {
-            return Err(Failure::Input(format!("--size {size}: the matrix needs an even side of at least 4")));
-        }
-        if size > MAX_SIZE {
-            return Err(Failure::Input(format!("--size {size}: the largest side is {MAX_SIZE}")));
-        }
-        if iterations == 0 {
-            return Err(Failure::Input("--iterations 0: relax at least once".to_string()));
-        }
-        Ok(())
-    }
-
     /// Number of points of one colour in a row.
     fn half(&self) -> usize {
         self.size / 2
@@ -101,12 +86,26 @@ impl Program for Sor {
         "sor"
     }
 
+    fn check(&self) -> Result<(), Failure> {
+        let Self { size, iterations } = *self;
+        if size < 4 || size % 2 == 1 {
+            return Err(Failure::Input(format!("--size {size}: the matrix needs an even side of at least 4")));
+        }
+        if size > MAX_SIZE {
+            return Err(Failure::Input(format!("--size {size}: the largest side is {MAX_SIZE}")));
+        }
+        if iterations == 0 {
+            return Err(Failure::Input("--iterations 0: relax at least once".to_string()));
+        }
+        Ok(())
+    }
+
     fn problem(&self) -> String {
         format!("red-black over-relaxation of a {0} x {0} matrix, {1} iterations", self.size, self.iterations)
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([("size".to_string(), json!(self.size)), ("iterations".to_string(), json!(self.iterations))])
+    fn fields(&self) -> Value {
+        json!({"size": self.size, "iterations": self.iterations})
     }
 
     fn shared_bytes(&self, _workers: usize) -> u64 {
@@ -186,23 +185,7 @@ impl Program for Sor {
     }
 
     fn compare(&self, matrix: &Matrix, sequential: &Matrix) -> Result<(), Failure> {
-        let differs = |(a, b): (&f64, &f64)| a.to_bits() != b.to_bits();
-        let mut pairs = matrix.points.iter().zip(&sequential.points);
-        match pairs.position(differs) {
-            None => Ok(()),
-            Some(at) => {
-                let pairs = matrix.points.iter().zip(&sequential.points);
-                Err(Failure::Differs(format!(
-                    "{} of {} points differ from the sequential run, first row {}, column {}: {:e} instead of {:e}",
-                    pairs.filter(|&pair| differs(pair)).count(),
-                    matrix.points.len(),
-                    at / self.size,
-                    at % self.size,
-                    matrix.points[at],
-                    sequential.points[at],
-                )))
-            }
-        }
+        ensure_same_bits(&matrix.points, &sequential.points, "points", |at| (at / self.size, at % self.size))
     }
 
     fn describe(&self, matrix: &Matrix) -> Vec<String> {
@@ -292,11 +275,10 @@ fn relax(points: &mut [f64], above: &[f64], beside: &[f64], below: &[f64], first
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Plain;
     use crate::run::solve;
 
     fn run(sor: &Sor, workers: usize) -> Matrix {
-        solve(sor, &Crew::Plain(Plain::new(workers))).unwrap()
+        solve(sor, &Crew::plain(workers)).unwrap()
     }
 
     /// The same sweeps over a matrix in natural order, point by point.

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use mapwire::global::DirectoryPlacement;
 use mapwire_console::Asked;
+use mapwire_settings::Transport;
 use mapwire_transport::net::{Carrier, CarrierError};
 
 /// Measurements beside raw limits.
@@ -25,13 +26,13 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  mapwire bench --list\n  mapwire bench send-latency --json\n  mapwire bench directory --placement nic-hm --seconds 2"
     )]
-    Bench(BenchArgs),
+    Bench(Plan),
     #[command(flatten)]
     Asked(Asked),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
+pub(crate) struct Plan {
     /// What to measure; see --list
     #[arg(required_unless_present = "list")]
     pub(crate) name: Option<String>,
@@ -45,8 +46,8 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// How the ranks reach each other
-    #[arg(long, value_name = "shm|udp|ofi[:PROVIDER]", default_value = "shm", value_parser = transport)]
-    pub(crate) transport: String,
+    #[arg(long = "transport", value_name = "shm|udp|ofi[:PROVIDER]", default_value = "shm", value_parser = transport)]
+    pub(crate) transport_text: String,
     /// With udp: neither seal nor authenticate datagrams
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -59,6 +60,12 @@ pub(crate) struct BenchArgs {
     /// Of `directory`: getpages a second beside the owner's program (default: 10000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rate: Option<u64>,
+}
+
+impl Plan {
+    pub(crate) fn transport(&self) -> Transport {
+        Transport::of(&self.transport_text)
+    }
 }
 
 /// A transport, as it is written.

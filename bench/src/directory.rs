@@ -24,7 +24,7 @@ use super::measure::Figure;
 use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
-use owner::{Done, Program, State};
+use owner::{Activity, Done, Program};
 use requester::Requester;
 
 /// The ranks by their roles, besides rank 0, which asks.
@@ -45,7 +45,7 @@ const RUNS: u32 = 5;
 /// How long anything may take but a measurement.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the ranks of a job are told, besides the options that all benches have.
+/// Options of a job's ranks besides those of all benches.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     placement: DirectoryPlacement,
@@ -70,10 +70,9 @@ impl Case {
     }
 }
 
-/// `mapwire bench directory`.
-pub(crate) fn directory(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn directory(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(case) = role() {
-        let case = Case::parse(&case).ok_or("the case of the ranks makes no sense")?;
+        let case = Case::parse(&case).ok_or("malformed case of the ranks")?;
         return measure(plan, case, report);
     }
     let seconds = plan.seconds.map(Duration::from_secs);
@@ -112,7 +111,7 @@ fn processors() -> Result<[CpuSet; 2], BenchError> {
 }
 
 /// A rank.
-fn measure(plan: Plan, case: Case, report: &mut Report) -> Result<(), BenchError> {
+fn measure(plan: &Plan, case: Case, report: &mut Report) -> Result<(), BenchError> {
     let [host, others] = processors()?;
     // Threads that begin from here on, those of the NIC, stay there too.
     sched_setaffinity(None, &others)?;
@@ -139,25 +138,25 @@ fn measure(plan: Plan, case: Case, report: &mut Report) -> Result<(), BenchError
 }
 
 /// Has the owner's program pass into another state.
-fn pass_into(leader: &mut Leader<Program>, state: State) -> Result<(), BenchError> {
+fn pass_into(leader: &mut Leader<Program>, state: Activity) -> Result<(), BenchError> {
     leader.lead(state as u64, 0, 0).map(drop)
 }
 
 /// What rank 0 measures.
 fn points(
-    plan: Plan,
+    plan: &Plan,
     case: Case,
     report: &mut Report,
     (node, memory, counts): (&Node, &GlobalMemory, Words),
     leader: &mut Leader<Program>,
 ) -> Result<(), BenchError> {
     // All have joined the memory.
-    pass_into(leader, State::Idle)?;
+    pass_into(leader, Activity::Idle)?;
     let requester = Requester::new(node, memory)?;
     requester.fill()?;
     let runs = if plan.quick { 2 } else { RUNS };
     let slice = case.time / runs;
-    for state in State::ALL {
+    for state in Activity::ALL {
         pass_into(leader, state)?;
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..runs {
@@ -191,12 +190,12 @@ fn costs(
     type What = fn(&Requester<'_>) -> Result<(), BenchError>;
     let mut rates = Vec::new();
     let mut compute = |what: Option<What>| -> Result<Done, BenchError> {
-        pass_into(leader, State::Computing)?;
+        pass_into(leader, Activity::Computing)?;
         match what {
             None => std::thread::sleep(slice),
             Some(what) => rates.push(requester.run(slice, Some(case.rate), what)?.per_second),
         }
-        pass_into(leader, State::Idle)?;
+        pass_into(leader, Activity::Idle)?;
         Ok(Done::read(counts))
     };
     compute(None)?;

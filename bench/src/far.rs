@@ -154,7 +154,7 @@ fn access(words: Words, page: usize, value: Option<u64>) {
     }
 }
 
-fn limit_pages(plan: Plan) -> usize {
+fn limit_pages(plan: &Plan) -> usize {
     let megabytes = if plan.quick { 4 } else { 64 };
     (megabytes << 20) / PAGE_BYTES
 }
@@ -175,9 +175,9 @@ impl Raw<'_> {
     }
 }
 
-/// What is measured of memory of all kinds: bare memory of so many pages stands beside it.
+/// A measurement of memory of all kinds, beside bare memory of so many pages.
 struct Measurement<'p> {
-    plan: Plan,
+    plan: &'p Plan,
     unit: &'static str,
     bare_pages: usize,
     /// By the bare calls; of stores if `true`.
@@ -217,8 +217,7 @@ impl Measurement<'_> {
     }
 }
 
-/// `mapwire bench far-scan`.
-pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn scan(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let raw = |raw: &Raw<'_>, write: bool| {
         let start = Instant::now();
         raw.pages.copy_and_drop()?;
@@ -243,8 +242,7 @@ pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     measurement.of_all_kinds(report)
 }
 
-/// `mapwire bench far-fault`.
-pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let count = if plan.quick { 1000 } else { 10_000 };
     let raw = |raw: &Raw<'_>, _: bool| {
         raw.pages.drop_all()?;
@@ -273,7 +271,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     measurement.of_all_kinds(report)
 }
 
-/// What the pager counted, for who doubts the figures.
+/// The pager's counters, beside the figures.
 fn remark(report: &mut Report, far: &Far) {
     let counts = far.pager.statistics();
     report.remark(&format!(

@@ -30,7 +30,7 @@ pub(crate) struct Job<'a> {
     pub(crate) ranks: usize,
     /// Options of `mapwire run`, such as `--wait poll`.
     pub(crate) options: &'a [&'a str],
-    /// What the ranks are to measure, for benches that start several jobs.
+    /// The ranks' task, for benches that start several jobs.
     pub(crate) case: &'a str,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn launcher() -> Result<Command, BenchError> {
 
 impl Job<'_> {
     /// Runs the job to its end. Its ranks print the rows.
-    pub(crate) fn run(&self, plan: Plan, report: &Report) -> Result<(), BenchError> {
+    pub(crate) fn run(&self, plan: &Plan, report: &Report) -> Result<(), BenchError> {
         if !stdio::is_open() {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Job<'_> {
     }
 
     /// Runs the job to its end. What its ranks print.
-    pub(crate) fn output(&self, plan: Plan) -> Result<String, BenchError> {
+    pub(crate) fn output(&self, plan: &Plan) -> Result<String, BenchError> {
         let (mut command, _memory) = self.command(plan, true)?;
         let output = command.stderr(Stdio::inherit()).output()?;
         self.check(output.status)?;
@@ -70,7 +70,7 @@ impl Job<'_> {
     }
 
     /// The command, and the memory of its ranks.
-    fn command(&self, plan: Plan, json: bool) -> Result<(Command, OwnedFd), BenchError> {
+    fn command(&self, plan: &Plan, json: bool) -> Result<(Command, OwnedFd), BenchError> {
         let memory = memfd_create("mapwire-bench", MemfdFlags::CLOEXEC)?;
         let mut command = launcher()?;
         command.arg("run").arg("-n").arg(self.ranks.to_string()).arg("--no-tag").args(self.options);
@@ -81,8 +81,8 @@ impl Job<'_> {
         for (flag, is_set) in [("--json", json), ("--quick", plan.quick), ("--insecure", plan.insecure)] {
             command.args(is_set.then_some(flag));
         }
-        if plan.transport != Transport::Shm {
-            command.args(["--transport", plan.transport_text]);
+        if plan.transport() != Transport::Shm {
+            command.args(["--transport", &plan.transport_text]);
         }
         // Ranks of different hosts share no memory of mapwire's, and open this.
         command.env(ROLE, format!("/proc/{}/fd/{} {}", std::process::id(), memory.as_raw_fd(), self.case));
@@ -102,7 +102,7 @@ impl Job<'_> {
     }
 }
 
-/// What rank 0 says to the others.
+/// An order of rank 0 to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// A number of the bench's own choosing, but for [`END`].
@@ -221,7 +221,7 @@ pub(crate) fn join() -> Result<(Node, Steps, Words), BenchError> {
     Ok((node, steps, words))
 }
 
-/// What keeps the ranks of a job in step, and their memory, which is made as long as it must be.
+/// The steps of a job's ranks, and their shared memory, which is made as long as it must be.
 pub(crate) fn steps(rank: usize, size: usize) -> Result<(Steps, Words), BenchError> {
     let (path, _) = file_and_case().ok_or("this process is not a rank of a bench")?;
     let file = std::fs::File::options().read(true).write(true).open(path)?;
@@ -235,7 +235,7 @@ pub(crate) fn steps(rank: usize, size: usize) -> Result<(Steps, Words), BenchErr
 }
 
 /// One rank's part in the measurements of a bench.
-pub(crate) trait Ends {
+pub(crate) trait Part {
     /// Carries an order out. What it gives at rank 0 is measured.
     fn carry_out(&mut self, order: Order, steps: &Steps) -> Result<f64, BenchError>;
 
@@ -245,41 +245,41 @@ pub(crate) trait Ends {
 
 /// Rank 0, which tells the others what to do.
 pub(crate) struct Leader<E> {
-    pub(crate) ends: E,
+    pub(crate) part: E,
     steps: Steps,
     placements: Placements,
 }
 
 /// Goes through the measurements that `measure` makes at rank 0.
-pub(crate) fn in_step<E: Ends>(
-    mut ends: E,
+pub(crate) fn in_step<E: Part>(
+    mut part: E,
     mut steps: Steps,
     measure: impl FnOnce(&mut Leader<E>) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     if steps.rank == 0 {
-        let mut leader = Leader { ends, steps, placements: Placements::default() };
+        let mut leader = Leader { part, steps, placements: Placements::default() };
         let outcome = measure(&mut leader);
-        leader.steps.together(Order::of(END), || (), || leader.ends.idle());
+        leader.steps.together(Order::of(END), || (), || leader.part.idle());
         return outcome;
     }
     loop {
-        let order = steps.next(|| ends.idle());
+        let order = steps.next(|| part.idle());
         if order.what == END {
             steps.answer();
             return Ok(());
         }
-        ends.carry_out(order, &steps)?;
+        part.carry_out(order, &steps)?;
         steps.answer();
     }
 }
 
-impl<E: Ends> Leader<E> {
+impl<E: Part> Leader<E> {
     /// Has an order carried out by all ranks.
     pub(crate) fn lead(&mut self, what: u64, bytes: u64, times: u64) -> Result<f64, BenchError> {
         let order = Order { what, bytes, times };
         self.steps.order(order);
-        let outcome = self.ends.carry_out(order, &self.steps);
-        self.steps.gather(|| self.ends.idle());
+        let outcome = self.part.carry_out(order, &self.steps);
+        self.steps.gather(|| self.part.idle());
         outcome
     }
 
@@ -291,14 +291,14 @@ impl<E: Ends> Leader<E> {
     ) -> Result<f64, BenchError> {
         let start = Instant::now();
         for _ in 0..times {
-            op(&self.ends)?;
+            op(&self.part)?;
         }
         Ok(start.elapsed().as_nanos() as f64 / times as f64)
     }
 
     /// Nanoseconds of a flag to rank 1 and back, the mean of `times`.
     pub(crate) fn flag_ns(&mut self, times: u64) -> f64 {
-        self.steps.flag_ns(1, times, || self.ends.idle())
+        self.steps.flag_ns(1, times, || self.part.idle())
     }
 
     /// Measures `ways` beside one another, each by `run`. `None` if the machine does not let it, which the report then says.
@@ -312,7 +312,7 @@ impl<E: Ends> Leader<E> {
     ) -> Result<Option<Samples>, BenchError> {
         let mut placements = std::mem::take(&mut self.placements);
         let outcome = sampled::<BenchError>(effort, &mut placements, ways, |step| match step {
-            Step::Look => Ok(self.steps.flag_ns(LOOK_PARTS, LOOK_TIMES, || self.ends.idle())),
+            Step::Look => Ok(self.steps.flag_ns(LOOK_PARTS, LOOK_TIMES, || self.part.idle())),
             Step::Way(way) => run(self, way),
         });
         self.placements = placements;

@@ -34,30 +34,33 @@ pub(crate) struct Message {
 
 /// Ways to pass messages between two ranks.
 pub(crate) trait Passing {
-    type Way: Copy;
+    type Path: Copy;
 
     /// Numbers of messages rise by one in each direction, apart for each counter. Ways that share memory share a counter.
-    fn counter(_: Self::Way) -> usize {
+    fn counter(_: Self::Path) -> usize {
         0
     }
 
     /// Whether the way itself holds a sender back that is too fast.
-    fn holds_back(_: Self::Way) -> bool {
+    fn holds_back(_: Self::Path) -> bool {
         false
     }
 
     /// Offset of the first message.
-    fn base(_: Self::Way) -> usize {
+    fn base(_: Self::Path) -> usize {
         0
     }
 
-    fn put(&mut self, way: Self::Way, data: &[u8], message: Message) -> Result<(), BenchError>;
+    /// Prepares a message to and fro, once both ranks have met.
+    fn settle(&self, _: Self::Path) {}
+
+    fn put(&mut self, way: Self::Path, data: &[u8], message: Message) -> Result<(), BenchError>;
 
     /// Waits for a message, spinning, and reads it.
-    fn take(&mut self, way: Self::Way, bytes: usize, message: Message) -> Result<(), BenchError>;
+    fn take(&mut self, way: Self::Path, bytes: usize, message: Message) -> Result<(), BenchError>;
 
     /// Lets the way work while its sender waits for the receiver.
-    fn progress(&self, way: Self::Way);
+    fn progress(&self, way: Self::Path);
 
     fn idle(&self);
 }
@@ -115,12 +118,18 @@ impl Loops {
     }
 
     /// Nanoseconds one way. Each rank writes its next message while that before is on its way.
-    pub(crate) fn ping_pong<P: Passing>(&mut self, ways: &mut P, way: P::Way, order: Order) -> Result<f64, BenchError> {
+    pub(crate) fn ping_pong<P: Passing>(
+        &mut self,
+        ways: &mut P,
+        way: P::Path,
+        order: Order,
+    ) -> Result<f64, BenchError> {
         let bytes = order.bytes as usize;
         let [sent, taken] = self.count(P::counter(way), [order.times; 2]);
         let message = |number| Message { at: P::base(way), number, is_stream: false };
         self.source.rewrite(bytes, sent + 1);
         self.meeting.meet(|| ways.idle());
+        ways.settle(way);
         let start = Instant::now();
         for turn in 1..=order.times {
             if self.rank == 1 {
@@ -136,7 +145,7 @@ impl Loops {
     }
 
     /// Nanoseconds a message, at rank 0. Rank 1 says by a plain store what it has read.
-    pub(crate) fn stream<P: Passing>(&mut self, ways: &mut P, way: P::Way, order: Order) -> Result<f64, BenchError> {
+    pub(crate) fn stream<P: Passing>(&mut self, ways: &mut P, way: P::Path, order: Order) -> Result<f64, BenchError> {
         let window = Window::of(order.bytes as usize, self.under_way);
         let [sent, taken] = self.count(P::counter(way), [order.times, 0]);
         let message = |number| Message { at: P::base(way) + window.at(number), number, is_stream: true };
@@ -174,7 +183,7 @@ impl Loops {
     pub(crate) fn wakes<P: Passing>(
         &mut self,
         ways: &mut P,
-        way: P::Way,
+        way: P::Path,
         order: Order,
         (pause, spins): (impl Fn(), bool),
     ) -> Result<f64, BenchError> {

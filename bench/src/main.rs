@@ -35,57 +35,18 @@ mod words;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use mapwire::global::DirectoryPlacement;
 use mapwire::log;
 use mapwire_console::{fail, stdio};
 
-use args::{BenchArgs, Cli, Command};
+use args::{Cli, Command, Plan};
+use mapwire_settings::Transport;
 use row::Report;
 
-/// How the ranks reach each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    /// By shared memory.
-    Shm,
-    /// As if each were on a host of its own.
-    Udp,
-    /// The same, by libfabric.
-    Ofi,
-}
-
-impl Transport {
-    /// What a text means that was checked.
-    fn of(text: &str) -> Self {
-        match text {
-            "udp" => Self::Udp,
-            text if text.starts_with("ofi") => Self::Ofi,
-            _ => Self::Shm,
-        }
-    }
-}
-
-/// How a bench is to run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    /// Few and short runs: to show that the bench works, not to be quoted.
-    pub(crate) quick: bool,
-    /// How the ranks reach each other.
-    pub(crate) transport: Transport,
-    /// The same as it was written.
-    pub(crate) transport_text: &'static str,
-    /// Datagrams are not sealed.
-    pub(crate) insecure: bool,
-    /// Of `directory`: which placement, for how many seconds, at which rate.
-    pub(crate) placement: Option<DirectoryPlacement>,
-    pub(crate) seconds: Option<u64>,
-    pub(crate) rate: Option<u64>,
-}
-
-/// What went wrong, for the user. The rows so far have been printed.
+/// An error for the user. The rows so far have been printed.
 pub(crate) type BenchError = Box<dyn std::error::Error>;
 
 /// One bench: its name, one line that says what is measured against what, and what runs it.
-type Bench = (&'static str, &'static str, fn(Plan, &mut Report) -> Result<(), BenchError>);
+type Bench = (&'static str, &'static str, fn(&Plan, &mut Report) -> Result<(), BenchError>);
 
 /// All benches, in the order of `--list`.
 #[rustfmt::skip]
@@ -109,7 +70,7 @@ const BENCHES: &[Bench] = &[
     ("rpc", "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers", rpc::rpc),
 ];
 
-/// What `bench/peers/run.sh` starts, which is in no list.
+/// Benches that `bench/peers/run.sh` starts. `--list` does not show them.
 const PEERS: &[Bench] = &[
     ("peers-latency", "", |plan, report| peers::measure(plan, report, false)),
     ("peers-bandwidth", "", |plan, report| peers::measure(plan, report, true)),
@@ -133,32 +94,22 @@ fn main() -> ExitCode {
 }
 
 /// `mapwire bench`.
-fn command(args: &BenchArgs) -> ExitCode {
-    if args.list {
-        list(args.json);
+fn command(plan: &Plan) -> ExitCode {
+    if plan.list {
+        list(plan.json);
         return ExitCode::SUCCESS;
     }
-    let name = args.name.as_deref().unwrap_or_default();
+    let name = plan.name.as_deref().unwrap_or_default();
     let Some(&(name, _, run)) = BENCHES.iter().chain(PEERS).find(|bench| bench.0 == name) else {
         eprintln!("mapwire: `{name}` is not a bench; `mapwire bench --list` prints those there are");
         return ExitCode::from(2);
     };
-    let mut report = Report::new(name, args.json);
-    let plan = Plan {
-        quick: args.quick,
-        transport: Transport::of(&args.transport),
-        // For as long as the process.
-        transport_text: args.transport.clone().leak(),
-        insecure: args.insecure,
-        placement: args.placement,
-        seconds: args.seconds,
-        rate: args.rate,
-    };
+    let mut report = Report::new(name, plan.json);
     if name != "directory" && (plan.placement.is_some() || plan.seconds.or(plan.rate).is_some()) {
         eprintln!("mapwire: --placement, --seconds and --rate are for `bench directory`; leave them out for `{name}`");
         return ExitCode::from(2);
     }
-    let run = match (plan.transport, name) {
+    let run = match (plan.transport(), name) {
         (Transport::Shm, _) => run,
         (Transport::Udp, "far-fault") => far::remote_fault,
         (Transport::Udp | Transport::Ofi, "send-latency" | "send-bandwidth") => run,
@@ -166,7 +117,7 @@ fn command(args: &BenchArgs) -> ExitCode {
         (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
                 "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic, far-fault and rpc run over udp, the first two over ofi",
-                args.transport
+                plan.transport_text
             );
             return ExitCode::from(2);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Effort {
 
 impl Effort {
     /// `quick` runs that all count if the plan is to be quick, else as [`Effort::of`].
-    pub(crate) fn planned(plan: super::Plan, quick: usize, runs: usize) -> Self {
+    pub(crate) fn planned(plan: &super::Plan, quick: usize, runs: usize) -> Self {
         if plan.quick { Self { tries: quick, rough: true, ..Self::of(quick) } } else { Self::of(runs) }
     }
 

@@ -40,7 +40,7 @@ struct Ways {
 }
 
 impl Passing for Ways {
-    type Way = u64;
+    type Path = u64;
 
     fn counter(way: u64) -> usize {
         way as usize
@@ -85,14 +85,14 @@ impl Passing for Ways {
     fn idle(&self) {}
 }
 
-struct Ends {
+struct Rank {
     loops: Loops,
     ways: Ways,
     is_stream: bool,
 }
 
-impl job::Ends for Ends {
-    /// Way `what` - 1: nanoseconds one way, or gigabytes a second.
+impl job::Part for Rank {
+    /// Path `what` - 1: nanoseconds one way, or gigabytes a second.
     fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
         let way = order.what - 1;
         match self.is_stream {
@@ -113,7 +113,7 @@ fn rank() -> Option<usize> {
 }
 
 /// One of the two ranks.
-pub(crate) fn measure(plan: Plan, report: &mut Report, is_stream: bool) -> Result<(), BenchError> {
+pub(crate) fn measure(plan: &Plan, report: &mut Report, is_stream: bool) -> Result<(), BenchError> {
     let (place, library) = job::file_and_case().ok_or("bench/peers/run.sh starts this")?;
     let rank = rank().ok_or("PEERS_RANK must be 0 or 1")?;
     let (steps, shared) = job::steps(rank, 2)?;
@@ -131,7 +131,7 @@ pub(crate) fn measure(plan: Plan, report: &mut Report, is_stream: bool) -> Resul
         landing: Heap::new(0, MOST_BYTES),
     };
     let loops = Loops::new(rank, shared, MOST_BYTES, names.len() + 1, UNDER_WAY);
-    in_step(Ends { loops, ways, is_stream }, steps, |leader| {
+    in_step(Rank { loops, ways, is_stream }, steps, |leader| {
         for &bytes in if hosts.is_none() { &SIZES[..] } else { &HOSTS_SIZES } {
             let (runs, times, most) = match (is_stream, &hosts) {
                 (true, None) => ((2, 15), (16 << 20) / bytes, 10_000),
@@ -140,7 +140,7 @@ pub(crate) fn measure(plan: Plan, report: &mut Report, is_stream: bool) -> Resul
                 (false, Some(_)) => ((2, 15), 1_000_000 / (5000 + bytes / 2), 2000),
             };
             let times = times.clamp(4, if plan.quick { 100 } else { most });
-            let run = |leader: &mut Leader<Ends>, way: usize| leader.lead(way as u64 + 1, bytes, times);
+            let run = |leader: &mut Leader<Rank>, way: usize| leader.lead(way as u64 + 1, bytes, times);
             let effort = Effort::planned(plan, runs.0, runs.1);
             let Some(samples) = leader.sample(effort, names.len() + 1, &format!("{bytes} B"), report, run)? else {
                 continue;

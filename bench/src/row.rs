@@ -74,7 +74,7 @@ impl Report {
         self.json
     }
 
-    /// What a measurement gave; nothing, and a remark about `point`, if the machine never settled.
+    /// The outcome of a measurement; `None`, and a remark about `point`, if the machine never settled.
     ///
     /// # Errors
     /// Any other error of it.

@@ -1,7 +1,7 @@
 //! `rpc`: remote procedure calls between two ranks, beside the raw way of the same bytes: a call of nothing by ranks that poll and by ranks
 //! that sleep, a call with 1 MB of arguments, a call over UDP; and how evenly a server answers 64 callers.
 
-mod ends;
+mod exchange;
 mod fair;
 
 use serde_json::json;
@@ -10,62 +10,61 @@ use super::job::{Job, Leader, in_step, join, role};
 use super::measure::Effort;
 use super::row::Report;
 use super::{BenchError, Plan, Transport};
-use ends::{Ends, LONG_BYTES, Way};
+use exchange::{Exchange, LONG_BYTES, Rank};
 
 /// A job of its own: its ranks wait and reach each other in one way.
 struct Case {
     name: &'static str,
     options: &'static [&'static str],
     /// The raw way first.
-    ways: &'static [Way],
+    ways: &'static [Exchange],
     /// Calls of a measurement.
     times: u64,
 }
 
 const CASES: &[Case] = &[
-    Case { name: "poll", options: &["--wait", "poll"], ways: &[Way::Put, Way::Call], times: 2000 },
+    Case { name: "poll", options: &["--wait", "poll"], ways: &[Exchange::Put, Exchange::Call], times: 2000 },
     Case {
         name: "long",
         options: &["--wait", "poll"],
-        ways: &[Way::Memcpy, Way::LongCall, Way::LentCall, Way::Bounce],
+        ways: &[Exchange::Memcpy, Exchange::LongCall, Exchange::LentCall, Exchange::Bounce],
         times: 50,
     },
-    Case { name: "sleep", options: &["--wait", "event"], ways: &[Way::Futex, Way::Call], times: 200 },
+    Case { name: "sleep", options: &["--wait", "event"], ways: &[Exchange::Futex, Exchange::Call], times: 200 },
     Case {
         name: "udp",
         options: &["--wait", "poll", "--transport", "udp"],
-        ways: &[Way::RawUdp, Way::Call],
+        ways: &[Exchange::RawUdp, Exchange::Call],
         times: 500,
     },
     Case { name: "fair", options: &["--wait", "event"], ways: &[], times: 0 },
 ];
 
-/// `mapwire bench rpc`.
-pub(crate) fn rpc(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn rpc(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(name) = role() {
         let case = CASES.iter().find(|case| case.name == name);
-        return in_rank(plan, case.ok_or("no such case")?, report);
+        return in_rank(plan, case.ok_or("unknown case")?, report);
     }
-    for case in CASES.iter().filter(|case| plan.transport == Transport::Shm || case.name == "udp") {
+    for case in CASES.iter().filter(|case| plan.transport() == Transport::Shm || case.name == "udp") {
         let ranks = if case.ways.is_empty() { fair::RANKS } else { 2 };
         Job { bench: "rpc", ranks, options: case.options, case: case.name }.run(plan, report)?;
     }
     Ok(())
 }
 
-fn in_rank(plan: Plan, case: &Case, report: &mut Report) -> Result<(), BenchError> {
+fn in_rank(plan: &Plan, case: &Case, report: &mut Report) -> Result<(), BenchError> {
     let (node, steps, shared) = join()?;
     if case.ways.is_empty() {
         return fair::measure(plan, &node, shared, report);
     }
-    let ends = Ends::new(&node, case.name, shared)?;
+    let ends = Rank::new(&node, case.name, shared)?;
     in_step(ends, steps, |leader| {
         let times = if plan.quick { case.times / 10 } else { case.times };
         let mut effort = Effort::planned(plan, 2, 31);
         if case.name == "sleep" {
             effort = effort.scattered();
         }
-        let run = |leader: &mut Leader<Ends>, way: usize| leader.lead(case.ways[way] as u64, 0, times);
+        let run = |leader: &mut Leader<Rank>, way: usize| leader.lead(case.ways[way] as u64, 0, times);
         let Some(samples) = leader.sample(effort, case.ways.len(), case.name, report, run)? else {
             return Ok(());
         };
@@ -81,7 +80,7 @@ fn in_rank(plan: Plan, case: &Case, report: &mut Report) -> Result<(), BenchErro
         };
         (1..case.ways.len()).for_each(|number| row(number, 0));
         let number = |wanted| case.ways.iter().position(|&way| way == wanted);
-        if let (Some(decoded), Some(bounce)) = (number(Way::LongCall), number(Way::Bounce)) {
+        if let (Some(decoded), Some(bounce)) = (number(Exchange::LongCall), number(Exchange::Bounce)) {
             row(decoded, bounce);
         }
         Ok(())

@@ -14,48 +14,48 @@ use super::messages::Source;
 use super::row::Report;
 use super::{BenchError, Plan, Transport};
 
-mod ends;
+mod rank;
 mod two_copies;
 
-use ends::{Ends, PING_PONG, STREAM, Way, under_way};
+use rank::{PING_PONG, Path, Rank, STREAM, under_way};
 
 /// The raw way of packets first, then mapwire's.
-const REMOTE_WAYS: &[Way] = &[Way::RawUdp, Way::Packets];
+const REMOTE_WAYS: &[Path] = &[Path::RawUdp, Path::Packets];
 
 fn in_ranks(
     name: &str,
-    plan: Plan,
+    plan: &Plan,
     report: &mut Report,
     bytes: usize,
-    measure: impl FnOnce(&mut Leader<Ends>, &mut Report) -> Result<(), BenchError>,
+    measure: impl FnOnce(&mut Leader<Rank>, &mut Report) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     if role().is_none() {
-        let remote = ["--wait", "poll", "--transport", plan.transport_text];
-        let options = &remote[..if plan.transport == Transport::Shm { 2 } else { 4 }];
+        let remote = ["--wait", "poll", "--transport", &plan.transport_text];
+        let options = &remote[..if plan.transport() == Transport::Shm { 2 } else { 4 }];
         return Job { bench: name, ranks: 2, options, case: "pair" }.run(plan, report);
     }
     let (node, steps, shared) = join()?;
-    let ends = Ends::new(&node, shared, plan.transport, bytes)?;
+    let ends = Rank::new(&node, shared, plan.transport(), bytes)?;
     let _polling = node.polling();
     in_step(ends, steps, |leader| measure(leader, report))
 }
 
 /// The fields of a row that say how the bytes went.
-fn case_of(plan: Plan, way: Way, bytes: u64) -> Vec<(&'static str, Value)> {
+fn case_of(plan: &Plan, way: Path, bytes: u64) -> Vec<(&'static str, Value)> {
     let (path, range) = match way {
-        Way::Plain => ("plain", None),
-        Way::TwoCopies => ("two copies", None),
-        Way::Heap => ("heap", Some("whole pages")),
-        Way::Edges => ("heap", Some("with an edge")),
-        Way::Ring => ("ring", None),
-        Way::Packets => ("packets", None),
-        Way::Direct | Way::Memcpy | Way::RawUdp => ("direct", None),
+        Path::Plain => ("plain", None),
+        Path::TwoCopies => ("two copies", None),
+        Path::Heap => ("heap", Some("whole pages")),
+        Path::Edges => ("heap", Some("with an edge")),
+        Path::Ring => ("ring", None),
+        Path::Packets => ("packets", None),
+        Path::Direct | Path::Memcpy | Path::RawUdp => ("direct", None),
     };
     let mut case = vec![("path", json!(path))];
     case.extend(range.map(|range| ("range", json!(range))));
     case.push(("transport", json!(plan.transport_text)));
-    if plan.transport != Transport::Shm {
-        case.push(("sealed", json!(plan.transport == Transport::Udp && !plan.insecure)));
+    if plan.transport() != Transport::Shm {
+        case.push(("sealed", json!(plan.transport() == Transport::Udp && !plan.insecure)));
     }
     case.extend([("bytes", json!(bytes)), ("ranks", json!(2)), ("wait", json!("poll"))]);
     case
@@ -64,27 +64,27 @@ fn case_of(plan: Plan, way: Way, bytes: u64) -> Vec<(&'static str, Value)> {
 /// Ways side by side, and the rows that are made of them: a way, its baseline, and the name of that.
 struct Beside {
     unit: &'static str,
-    ways: &'static [Way],
-    rows: &'static [(Way, Way, &'static str)],
+    ways: &'static [Path],
+    rows: &'static [(Path, Path, &'static str)],
 }
 
 impl Beside {
     fn measure(
         &self,
-        plan: Plan,
-        leader: &mut Leader<Ends>,
+        plan: &Plan,
+        leader: &mut Leader<Rank>,
         report: &mut Report,
         (bytes, effort): (u64, Effort),
-        mut run: impl FnMut(&mut Leader<Ends>, Way) -> Result<f64, BenchError>,
+        mut run: impl FnMut(&mut Leader<Rank>, Path) -> Result<f64, BenchError>,
     ) -> Result<(), BenchError> {
         let point = format!("{bytes} B");
-        let run = |leader: &mut Leader<Ends>, number: usize| run(leader, self.ways[number]);
+        let run = |leader: &mut Leader<Rank>, number: usize| run(leader, self.ways[number]);
         let Some(samples) = leader.sample(effort, self.ways.len(), &point, report, run)? else {
             return Ok(());
         };
         let number = |way| self.ways.iter().position(|&it| it == way).unwrap_or(0);
         for &(way, baseline, name) in self.rows {
-            if way != Way::Edges || bytes >= PAGE_BYTES as u64 {
+            if way != Path::Edges || bytes >= PAGE_BYTES as u64 {
                 let figures = samples.figures(number(way), number(baseline));
                 report.rows(&case_of(plan, way, bytes), self.unit, name, &figures);
             }
@@ -100,10 +100,9 @@ fn times_for(bytes: u64, quick: bool) -> u64 {
     (budget_ns / (400 + bytes / 8)).clamp(4, 20_000)
 }
 
-/// `mapwire bench send-latency`.
-pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    use Way::{Direct, Edges, Heap, Packets, Plain, RawUdp, Ring, TwoCopies};
-    let (sizes, runs, beside): (&[u64], _, _) = match plan.transport {
+pub(crate) fn latency(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
+    use Path::{Direct, Edges, Heap, Packets, Plain, RawUdp, Ring, TwoCopies};
+    let (sizes, runs, beside): (&[u64], _, _) = match plan.transport() {
         Transport::Shm => (
             &[8, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20],
             61,
@@ -128,11 +127,11 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     };
     in_ranks("send-latency", plan, report, 1 << 20, |leader, report| {
         for &bytes in sizes {
-            let times = match plan.transport {
+            let times = match plan.transport() {
                 Transport::Shm => times_for(bytes, plan.quick),
                 _ => (if plan.quick { 400_000 } else { 2_000_000 } / (5000 + bytes / 2)).max(4),
             };
-            let run = |leader: &mut Leader<Ends>, way| leader.lead(PING_PONG + way as u64, bytes, times);
+            let run = |leader: &mut Leader<Rank>, way| leader.lead(PING_PONG + way as u64, bytes, times);
             beside.measure(plan, leader, report, (bytes, Effort::planned(plan, 3, runs)), run)?;
         }
         Ok(())
@@ -140,9 +139,9 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
 }
 
 /// `mapwire bench send-bandwidth`: bytes a second of way and baseline, so that the ratio is a share.
-pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    use Way::{Direct, Heap, Memcpy, Packets, Plain, RawUdp, Ring, TwoCopies};
-    let is_local = plan.transport == Transport::Shm;
+pub(crate) fn bandwidth(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
+    use Path::{Direct, Heap, Memcpy, Packets, Plain, RawUdp, Ring, TwoCopies};
+    let is_local = plan.transport() == Transport::Shm;
     let local: &[u64] = &[8, 64, 1024, 4096, 65_536, 262_144, 1 << 20, 4 << 20, 16 << 20];
     let (sizes, total, most, beside) = match is_local {
         true => (
@@ -169,12 +168,12 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
             Beside { unit: "GB/s", ways: REMOTE_WAYS, rows: &[(Packets, RawUdp, "raw UDP")] },
         ),
     };
-    let room = sizes.iter().map(|&bytes| Window::of(bytes as usize, under_way(plan.transport)).room()).max();
+    let room = sizes.iter().map(|&bytes| Window::of(bytes as usize, under_way(plan.transport())).room()).max();
     in_ranks("send-bandwidth", plan, report, room.unwrap_or(0), |leader, report| {
         let mut local = LocalCopy::new(sizes[sizes.len() - 1] as usize);
         for &bytes in sizes {
             let times = (total / bytes).clamp(4, most);
-            let run = |leader: &mut Leader<Ends>, way| {
+            let run = |leader: &mut Leader<Rank>, way| {
                 let ns = match way {
                     Memcpy => local.run(bytes as usize, times),
                     way => leader.lead(STREAM + way as u64, bytes, times)?,
@@ -219,9 +218,8 @@ impl LocalCopy {
     }
 }
 
-/// `mapwire bench fetch-latency`.
-pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    use Way::{Direct, Plain, Ring};
+pub(crate) fn fetch(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
+    use Path::{Direct, Plain, Ring};
     // The raw parts of a fetch by the ring: a request and the data, each one way.
     let direct = Beside { unit: "ns", ways: &[Plain, Direct], rows: &[(Direct, Plain, "plain get")] };
     let ring = Beside { unit: "ns", ways: &[Plain, Ring], rows: &[(Ring, Plain, "two plain puts")] };
@@ -231,7 +229,7 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             for bytes in [8_u64, 64, 256, 1024, 4096] {
                 let times = times_for(bytes, plan.quick);
                 let into = &mut memory[..bytes as usize];
-                let run = |leader: &mut Leader<Ends>, way| match way {
+                let run = |leader: &mut Leader<Rank>, way| match way {
                     Plain if !is_direct => Ok(2.0 * leader.lead(PING_PONG + Plain as u64, bytes, times)?),
                     way => leader.alone(times, |ends| {
                         match way {
@@ -249,16 +247,15 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     })
 }
 
-/// `mapwire bench atomic-latency`.
-pub(crate) fn atomics(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    use Way::{Direct, Plain, Ring};
+pub(crate) fn atomics(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
+    use Path::{Direct, Plain, Ring};
     let direct = Beside { unit: "ns", ways: &[Plain, Direct], rows: &[(Direct, Plain, "atomic add by the processor")] };
     let ring = Beside { unit: "ns", ways: &[Plain, Ring], rows: &[(Ring, Plain, "fetch by the ring")] };
     in_ranks("atomic-latency", plan, report, 4096, |leader, report| {
         let bytes = 8;
         for (beside, is_direct) in [(direct, true), (ring, false)] {
             let times = times_for(bytes, plan.quick);
-            let run = |leader: &mut Leader<Ends>, way| {
+            let run = |leader: &mut Leader<Rank>, way| {
                 leader.alone(times, |ends| match way {
                     Plain if is_direct => {
                         black_box(ends.ways.plain.add(0, 1));

@@ -118,7 +118,7 @@ impl Station {
     }
 }
 
-impl job::Ends for Station {
+impl job::Part for Station {
     /// Microseconds of each time.
     fn carry_out(&mut self, order: Order, steps: &Steps) -> Result<f64, BenchError> {
         let start = Instant::now();
@@ -157,7 +157,7 @@ impl job::Ends for Station {
 
 /// Microseconds there and back between rank 0 and rank 1, in the plainest way.
 fn round_trip(leader: &mut Leader<Station>) -> Result<f64, BenchError> {
-    match &leader.ends.socket {
+    match &leader.part.socket {
         Some(_) => leader.lead(DATAGRAMS, 0, 400),
         None => Ok(leader.flag_ns(400) / 1000.0),
     }
@@ -166,7 +166,7 @@ fn round_trip(leader: &mut Leader<Station>) -> Result<f64, BenchError> {
 /// Measures in jobs of these sizes and waits, what `measure` says at rank 0.
 fn in_jobs(
     bench: &str,
-    plan: Plan,
+    plan: &Plan,
     report: &mut Report,
     jobs: &[(usize, &str)],
     measure: impl FnOnce(&mut Leader<Station>, &str, &mut Report) -> Result<(), BenchError>,
@@ -188,13 +188,13 @@ fn in_jobs(
 
 /// Measures an operation, in microseconds, beside a flag that goes there and back.
 fn beside_flag(
-    plan: Plan,
+    plan: &Plan,
     leader: &mut Leader<Station>,
     report: &mut Report,
     (case, wait): (&str, &str),
     mut operation: impl FnMut(&mut Leader<Station>) -> Result<f64, BenchError>,
 ) -> Result<(), BenchError> {
-    let ranks = leader.ends.node.size();
+    let ranks = leader.part.node.size();
     let samples = leader.sample(Effort::planned(plan, 3, 31), 2, case, report, |leader, way| match way {
         0 => round_trip(leader),
         _ => operation(leader),
@@ -207,8 +207,7 @@ fn beside_flag(
     Ok(())
 }
 
-/// `mapwire bench lock`.
-pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn lock(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let jobs = [(2, "poll"), (2, "adaptive"), (4, "poll"), (4, "adaptive")];
     let jobs = &jobs[..if plan.quick { 2 } else { jobs.len() }];
     in_jobs("lock", plan, report, jobs, |leader, wait, report| {
@@ -217,7 +216,7 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 drop(station.shared.lock(3)?);
                 Ok(())
             };
-            lock(&leader.ends)?;
+            lock(&leader.part)?;
             Ok(leader.alone(1000, lock)? / 1000.0)
         })?;
         let times = if plan.quick { 20 } else { 100 };
@@ -225,17 +224,16 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             // Until all have done their share.
             let start = Instant::now();
             leader.lead(CONTEND, 0, times)?;
-            Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (times * leader.ends.node.size() as u64) as f64)
+            Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (times * leader.part.node.size() as u64) as f64)
         })
     })
 }
 
-/// `mapwire bench barrier`.
-pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn barrier(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let jobs = [(2, POLLING), (2, "poll"), (2, "adaptive"), (2, "event"), (4, "poll"), (4, "adaptive"), (4, "event")];
     let jobs = &jobs[..if plan.quick { 4 } else { jobs.len() }];
     in_jobs("barrier", plan, report, jobs, |leader, wait, report| {
-        let times = if leader.ends.node.size() > 2 || wait == "event" { 20 } else { 200 };
+        let times = if leader.part.node.size() > 2 || wait == "event" { 20 } else { 200 };
         beside_flag(plan, leader, report, ("empty barrier", wait), |leader| leader.lead(MEET, 0, times))
     })
 }

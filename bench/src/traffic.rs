@@ -8,7 +8,7 @@ use mapwire::{Import, Node, Rights};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
-use super::job::{Job, join, role};
+use super::job::{self, Job, Leader, Order, Steps, in_step, join, role};
 use super::measure::{Figure, median};
 use super::messages::{Source, read};
 use super::row::Report;
@@ -25,19 +25,13 @@ const WINDOW: u64 = 2;
 const SLOT_BYTES: usize = BYTES + 64;
 /// How long a rank sleeps when it has nothing to do.
 const NAP: Duration = Duration::from_millis(1);
-/// How long anything may take but the measurement.
+/// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Words of the memory by which all ranks keep in step; a line of 64 bytes each.
-mod line {
-    /// Phases that each rank is ready for, and through with.
-    pub(super) const READY: usize = 0;
-    pub(super) const THROUGH: usize = READY + super::RANKS;
-    /// The phase up to which each has an ack of all it sent.
-    pub(super) const ACKED: usize = THROUGH + super::RANKS;
-    /// What each rank took of each other before the end of a phase.
-    pub(super) const TAKEN: usize = ACKED + super::RANKS;
-}
+/// Words of the memory that all ranks share, a line of 64 bytes each: the phase up to which each rank has an ack of all it sent, and what each
+/// took of each other before the end of a phase.
+const ACKED: usize = 0;
+const TAKEN: usize = RANKS;
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +39,8 @@ enum Pattern {
     AllToAll,
     Incast,
 }
+
+const PATTERNS: [Pattern; 2] = [Pattern::AllToAll, Pattern::Incast];
 
 impl Pattern {
     fn name(self) -> &'static str {
@@ -59,8 +55,8 @@ impl Pattern {
     }
 }
 
-/// What one rank has sent, and taken, and what others have taken of it; by rank.
-#[derive(Clone, Copy, Debug, Default)]
+/// Messages that a rank has sent to another, that the other has taken of these, and that this one has taken of the other's.
+#[derive(Clone, Copy, Debug)]
 struct Flow {
     sent: u64,
     acked: u64,
@@ -68,8 +64,8 @@ struct Flow {
 }
 
 /// A way to carry messages.
-trait Way {
-    /// Sends message `number`, counted from 1.
+trait Carrier {
+    /// Sends message `number`.
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError>;
     /// Takes what has come: messages, which are acked, and acks. Waits for a moment where nothing has.
     fn take(&mut self, flows: &mut [Flow], waits: bool) -> Result<(), BenchError>;
@@ -77,20 +73,23 @@ trait Way {
 
 /// One rank's part in one phase. What it took of each other before the end.
 fn exchange(
-    way: &mut impl Way,
+    way: &mut impl Carrier,
     pattern: Pattern,
     me: usize,
     time: Duration,
+    phase: u64,
     has_all: impl Fn() -> bool,
 ) -> Result<[u64; RANKS], BenchError> {
-    let mut flows = [Flow::default(); RANKS];
+    // Numbers of different phases differ, so that nothing of an earlier one is taken for a message of this.
+    let first = phase << 32;
+    let mut flows = [Flow { sent: first, acked: first, taken: first }; RANKS];
     let ends = Instant::now() + time;
     let mut taken = None;
     loop {
         let now = Instant::now();
         let is_over = now >= ends;
         if is_over && taken.is_none() {
-            taken = Some(flows.map(|flow| flow.taken));
+            taken = Some(flows.map(|flow| flow.taken - first));
         }
         if now > ends + PATIENCE {
             return Err("a message has been lost".into());
@@ -143,7 +142,7 @@ impl Raw<'_> {
     }
 }
 
-impl Way for Raw<'_> {
+impl Carrier for Raw<'_> {
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError> {
         let head = self.head(number);
         // A sender has just written what it sends.
@@ -161,7 +160,7 @@ impl Way for Raw<'_> {
             let head: [u8; RAW_HEAD] = self.buffer[..RAW_HEAD].try_into()?;
             let from = usize::from(u16::from_le_bytes([head[2], head[3]]));
             let flow = flows.get_mut(from).filter(|_| head[0] == self.phase);
-            let flow = flow.ok_or("a datagram of the baseline makes no sense")?;
+            let flow = flow.ok_or("malformed datagram of the baseline")?;
             if length == RAW_HEAD {
                 flow.acked += 1;
                 continue;
@@ -208,7 +207,7 @@ impl Puts<'_> {
     }
 }
 
-impl Way for Puts<'_> {
+impl Carrier for Puts<'_> {
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError> {
         self.source.rewrite(BYTES, number);
         let at = slot(self.me, number) as u64;
@@ -238,80 +237,62 @@ impl Way for Puts<'_> {
     }
 }
 
-/// One rank's ends, and the words that all share.
-struct Ends<'n> {
-    node: &'n Node,
+/// A rank, and the words that all share.
+struct Rank {
+    node: Node,
     shared: Words,
-    raw: UdpSocket,
+    socket: UdpSocket,
     inbox: Words,
     imports: Vec<Option<Import>>,
     phase: u64,
 }
 
-impl Ends<'_> {
-    fn word(&self, line: usize) -> u64 {
-        self.shared.load(64 * line)
-    }
-
-    fn set(&self, line: usize, value: u64) {
-        self.shared.store(64 * line, value);
-    }
-
-    /// Waits until all ranks have come so far.
-    fn meet(&self, line: usize) -> Result<(), BenchError> {
-        self.set(line + self.node.rank(), self.phase);
-        let start = Instant::now();
-        while (0..RANKS).any(|rank| self.word(line + rank) < self.phase) {
-            if start.elapsed() > PATIENCE {
-                return Err("a rank does not come".into());
-            }
-            std::thread::sleep(NAP / 4);
-        }
-        Ok(())
-    }
-
-    /// Goes through a phase with the others. At rank 0: bytes a second of all, and the fairness among pairs.
-    fn phase(&mut self, pattern: Pattern, is_raw: bool, time: Duration) -> Result<(f64, f64), BenchError> {
+impl job::Part for Rank {
+    /// Goes through a phase of so many milliseconds with the others, raw if `bytes` is 0, in the pattern of this number.
+    fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
         self.phase += 1;
-        let me = self.node.rank();
-        for from in 0..RANKS {
-            self.inbox.store(ack_of(from), 0);
-            (0..WINDOW).for_each(|number| self.inbox.store(slot(from, number) + BYTES, 0));
-        }
-        self.meet(line::READY)?;
-        let (shared, phase) = (self.shared, self.phase);
+        let (me, shared, phase) = (self.node.rank(), self.shared, self.phase);
+        let (pattern, time) = (PATTERNS[order.what as usize - 1], Duration::from_millis(order.times));
         let has_all = || {
-            shared.store(64 * (line::ACKED + me), phase);
-            (0..RANKS).all(|rank| shared.load(64 * (line::ACKED + rank)) >= phase)
+            shared.store(64 * (ACKED + me), phase);
+            (0..RANKS).all(|rank| shared.load(64 * (ACKED + rank)) >= phase)
         };
-        let taken = if is_raw {
-            let ports = core::array::from_fn(|rank| udp::port_of(self.shared, rank));
-            let mut way = Raw {
+        let taken = if order.bytes == 0 {
+            let mut raw = Raw {
                 me: me as u16,
-                socket: &self.raw,
-                ports,
-                phase: self.phase as u8,
+                socket: &self.socket,
+                ports: core::array::from_fn(|rank| udp::port_of(shared, rank)),
+                phase: phase as u8,
                 data: vec![0; DATAGRAM_BYTES],
                 buffer: vec![0; DATAGRAM_BYTES],
                 sum: 0,
             };
-            exchange(&mut way, pattern, me, time, has_all)?
+            exchange(&mut raw, pattern, me, time, phase, has_all)?
         } else {
-            let mut way =
-                Puts { node: self.node, me, inbox: self.inbox, imports: &self.imports, source: Source::new(BYTES) };
+            let (node, source) = (&self.node, Source::new(BYTES));
+            let mut puts = Puts { node, me, inbox: self.inbox, imports: &self.imports, source };
             let _polling = self.node.polling();
-            exchange(&mut way, pattern, me, time, has_all)?
+            exchange(&mut puts, pattern, me, time, phase, has_all)?
         };
         for (from, taken) in taken.into_iter().enumerate() {
-            self.set(line::TAKEN + RANKS * me + from, taken);
+            shared.store(64 * (TAKEN + RANKS * me + from), taken);
         }
-        self.meet(line::THROUGH)?;
-        let bytes = if is_raw { DATAGRAM_BYTES } else { BYTES };
-        let pairs = (0..RANKS * RANKS).filter(|at| pattern.sends(at % RANKS, at / RANKS));
-        let pairs: Vec<f64> = pairs.map(|at| self.word(line::TAKEN + at) as f64).collect();
-        let total: f64 = pairs.iter().sum();
-        Ok((total * bytes as f64 / time.as_secs_f64(), fairness(&pairs)))
+        Ok(0.0)
     }
+
+    fn idle(&self) {
+        std::thread::sleep(NAP / 4);
+    }
+}
+
+/// A phase of all ranks: bytes a second of all, and the fairness among pairs.
+fn phase(leader: &mut Leader<Rank>, pattern: usize, is_raw: bool, ms: u64) -> Result<(f64, f64), BenchError> {
+    let bytes = if is_raw { DATAGRAM_BYTES } else { BYTES };
+    leader.lead(pattern as u64 + 1, if is_raw { 0 } else { BYTES as u64 }, ms)?;
+    let pairs = (0..RANKS * RANKS).filter(|at| PATTERNS[pattern].sends(at % RANKS, at / RANKS));
+    let pairs: Vec<f64> = pairs.map(|at| leader.part.shared.load(64 * (TAKEN + at)) as f64).collect();
+    let total: f64 = pairs.iter().sum();
+    Ok((total * bytes as f64 * 1000.0 / ms as f64, fairness(&pairs)))
 }
 
 /// Jain's index: 1 when all are the same, 1/n when one has everything.
@@ -322,34 +303,31 @@ fn fairness(shares: &[f64]) -> f64 {
 }
 
 /// `mapwire bench traffic`, over UDP whatever the transport.
-pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn traffic(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if role().is_none() {
         let options = &["--transport", "udp"];
         return Job { bench: "traffic", ranks: RANKS, options, case: "all" }.run(plan, report);
     }
-    let (node, _, shared) = join()?;
+    let (node, steps, shared) = join()?;
     let me = node.rank();
     let memory = Heap::new(0, INBOX_BYTES);
     let inbox = memory.words;
     let _export = inbox.export(&node).ring_only().name("traffic").start()?;
     let import = |rank: usize| node.import(rank, "traffic").rights(Rights::ALL).start();
     let imports: Result<_, _> = (0..RANKS).map(|rank| (rank != me).then(|| import(rank)).transpose()).collect();
-    let raw = udp::announced(shared, me)?;
-    let mut ends = Ends { node: &node, shared, raw, inbox, imports: imports?, phase: 0 };
-    let (time, runs) = match plan.quick {
-        true => (Duration::from_millis(300), 1),
-        false => (Duration::from_secs(1), 5),
-    };
-    for pattern in [Pattern::AllToAll, Pattern::Incast] {
-        let (mut pairs, mut shares) = (Vec::new(), Vec::new());
-        for _ in 0..runs {
-            let (before, _) = ends.phase(pattern, true, time)?;
-            let (value, fairness) = ends.phase(pattern, false, time)?;
-            let (after, _) = ends.phase(pattern, true, time)?;
-            pairs.push((value / 1e9, (before + after) / 2e9));
-            shares.push(fairness);
-        }
-        if me == 0 {
+    let socket = udp::announced(shared, me)?;
+    let rank = Rank { node: node.clone(), shared, socket, inbox, imports: imports?, phase: 0 };
+    let (ms, runs) = if plan.quick { (300, 1) } else { (1000, 5) };
+    in_step(rank, steps, |leader| {
+        for (number, pattern) in PATTERNS.iter().enumerate() {
+            let (mut pairs, mut shares) = (Vec::new(), Vec::new());
+            for _ in 0..runs {
+                let (before, _) = phase(leader, number, true, ms)?;
+                let (value, fairness) = phase(leader, number, false, ms)?;
+                let (after, _) = phase(leader, number, true, ms)?;
+                pairs.push((value / 1e9, (before + after) / 2e9));
+                shares.push(fairness);
+            }
             let case = [
                 ("pattern", json!(pattern.name())),
                 ("transport", json!("udp")),
@@ -360,8 +338,8 @@ pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             ];
             report.rows(&case, "GB/s", "raw UDP", &[Figure::of_pairs(&pairs)]);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]

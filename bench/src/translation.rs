@@ -1,6 +1,5 @@
 //! `lookup` and `pin`: what translation costs a process (UTLB Tables 1 and 2).
 
-use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -11,7 +10,7 @@ use mapwire_translation::{
 };
 use serde_json::json;
 
-use super::measure::{Effort, paired, timed_us};
+use super::measure::{Effort, paired, paired_each, timed_us};
 use super::row::Report;
 use super::{BenchError, Plan, raw};
 
@@ -33,8 +32,7 @@ fn chained_ns<T>(first: T, mut step: impl FnMut(T) -> T) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
 
-/// `mapwire bench lookup`.
-pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn lookup(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     // Loads in a block that fits the first-level cache. A step that is odd visits every place before it comes back.
     let places = 2048 / size_of::<usize>();
     let chain: Vec<usize> = (0..places).map(|at| (at + 37) % places).collect();
@@ -90,14 +88,13 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// `mapwire bench pin`.
-pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn pin(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let memory = vec![1_u8; 40 * PAGE_BYTES];
     let first = Page::containing(memory.as_ptr() as u64 + PAGE_BYTES as u64);
     let from_first = &memory[first.address() as usize - memory.as_ptr() as usize..];
     for count in PAGES {
-        let mut bare = raw::BareMlock::new(from_first, count);
-        pin_rows(plan, report, &mut MlockPinner::new(), &mut bare, PageRange { first, count })?;
+        let pages = PageRange { first, count };
+        pin_rows(plan, report, &mut MlockPinner::new(), raw::mlock(from_first, count), pages)?;
     }
     for count in PAGES {
         let mut pinner = match UringPinner::new(DEFAULT_SLOTS) {
@@ -107,55 +104,44 @@ pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 break;
             }
         };
-        let mut bare = raw::BareUring::new(from_first, count)?;
-        pin_rows(plan, report, &mut pinner, &mut bare, PageRange { first, count })?;
+        let ring = io_uring::IoUring::new(1)?;
+        ring.submitter().register_buffers_sparse(16_384)?;
+        pin_rows(plan, report, &mut pinner, raw::uring(&ring, from_first, count), PageRange { first, count })?;
     }
     Ok(())
 }
 
 fn pin_rows(
-    plan: Plan,
+    plan: &Plan,
     report: &mut Report,
     pinner: &mut dyn Pinner,
-    bare: &mut dyn raw::Bare,
+    mut bare: raw::Bare<'_>,
     pages: PageRange,
 ) -> Result<(), BenchError> {
     let mut frames = [Frame::GARBAGE; 32];
-    let frames = &mut frames[..pages.count as usize];
-    for (index, what) in ["pin", "unpin"].into_iter().enumerate() {
-        let bare = RefCell::new(&mut *bare);
-        let raw = || mean_us(index, || bare.borrow_mut().pin(), || bare.borrow_mut().unpin());
-        let name = pinner.name();
-        let pins = RefCell::new((&mut *pinner, &mut *frames));
-        let ours = || {
-            let call = |is_pin: bool| {
-                let (pinner, frames) = &mut *pins.borrow_mut();
-                Ok(if is_pin { pinner.pin(pages, frames) } else { pinner.unpin(pages, frames) }?)
-            };
-            mean_us(index, || call(true), || call(false))
-        };
-        let figure = paired(Effort::planned(plan, 5, 101), raw, ours);
+    let (name, frames) = (pinner.name(), &mut frames[..pages.count as usize]);
+    let raw = || mean_us(|is_pin| if is_pin { (bare.pin)() } else { (bare.unpin)() });
+    let ours = || mean_us(|is_pin| Ok(if is_pin { pinner.pin(pages, frames) } else { pinner.unpin(pages, frames) }?));
+    let figures = paired_each(Effort::planned(plan, 5, 101), raw, ours);
+    let Some(figures) = report.settled(&format!("{} pages", pages.count), figures)? else {
+        return Ok(());
+    };
+    for (what, figure) in ["pin", "unpin"].into_iter().zip(figures) {
         let case = [("case", json!(what)), ("pinner", json!(name)), ("pages", json!(pages.count))];
-        let point = format!("{what} of {} pages", pages.count);
-        report.settled_row(&point, &case, ("us", "the bare system call"), figure)?;
+        report.rows(&case, "us", "the bare system call", &[figure]);
     }
     Ok(())
 }
 
-/// Microseconds of the first or second of two calls that take turns.
-fn mean_us(
-    index: usize,
-    mut first: impl FnMut() -> Result<(), BenchError>,
-    mut second: impl FnMut() -> Result<(), BenchError>,
-) -> Result<f64, BenchError> {
+/// Microseconds of each of two calls that take turns: one that pins, and one that gives back.
+fn mean_us(mut call: impl FnMut(bool) -> Result<(), BenchError>) -> Result<[f64; 2], BenchError> {
     const TURNS: u32 = 20;
     let (mut sums, mut outcome) = ([0.0; 2], Ok(()));
     for _ in 0..TURNS {
-        sums[0] += timed_us(|| outcome = first());
-        outcome?;
-        outcome = Ok(());
-        sums[1] += timed_us(|| outcome = second());
-        std::mem::replace(&mut outcome, Ok(()))?;
+        for (sum, is_pin) in sums.iter_mut().zip([true, false]) {
+            *sum += timed_us(|| outcome = call(is_pin));
+            std::mem::replace(&mut outcome, Ok(()))?;
+        }
     }
-    Ok(sums[index] / f64::from(TURNS))
+    Ok(sums.map(|sum| sum / f64::from(TURNS)))
 }

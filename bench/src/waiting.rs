@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const LOOPS: usize = 64 << 10;
 const TOLD: usize = 128 << 10;
 
-/// What all ranks do at an order.
+/// Orders.
 const FUTEX_HOP: u64 = 1;
 const DIRECT_HOP: u64 = 2;
 const RING_HOP: u64 = 3;
@@ -81,8 +81,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// `mapwire bench waiting`.
-pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn waiting(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(case) = role() {
         let (name, wait) = case.split_once(' ').ok_or("a case names its wait")?;
         return in_rank(plan, report, name, wait);
@@ -102,7 +101,7 @@ pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     crowd::compare(plan, report)
 }
 
-fn in_rank(plan: Plan, report: &mut Report, name: &str, wait: &str) -> Result<(), BenchError> {
+fn in_rank(plan: &Plan, report: &mut Report, name: &str, wait: &str) -> Result<(), BenchError> {
     let (node, steps, words) = join()?;
     let shared = Shared::open(&node, 1)?;
     let Some(case) = CASES.iter().find(|case| case.name == name) else {
@@ -111,7 +110,7 @@ fn in_rank(plan: Plan, report: &mut Report, name: &str, wait: &str) -> Result<()
     };
     let mine = (node.rank() == 0).then(|| shared.alloc::<u64>(8)).transpose()?;
     let next = (node.rank() + 1) % node.size();
-    let ends = Ends {
+    let ends = Rank {
         loops: Loops::new(node.rank().min(1), words.part(LOOPS, LOOPS), 0, 2, 0),
         counter: shared.broadcast_slice(0, mine)?,
         signals: Signals {
@@ -132,12 +131,12 @@ fn in_rank(plan: Plan, report: &mut Report, name: &str, wait: &str) -> Result<()
 impl Case {
     fn measure(
         &self,
-        plan: Plan,
-        leader: &mut Leader<Ends>,
+        plan: &Plan,
+        leader: &mut Leader<Rank>,
         report: &mut Report,
         wait: &str,
     ) -> Result<(), BenchError> {
-        let size = leader.ends.node.size();
+        let size = leader.part.node.size();
         let fields = |name: &str| {
             [("case", json!(name)), ("ranks", json!(size)), ("wait", json!(wait)), ("transport", json!("shm"))]
         };
@@ -152,7 +151,7 @@ impl Case {
             _ => (640 / size as u64).max(10),
         };
         let effort = Effort::planned(plan, 3, if self.name == "idle" { 45 } else { 15 }).scattered();
-        let run = |leader: &mut Leader<Ends>, way: usize| leader.lead(self.tasks[way].0, 0, times);
+        let run = |leader: &mut Leader<Rank>, way: usize| leader.lead(self.tasks[way].0, 0, times);
         if let Some(samples) = leader.sample(effort, self.tasks.len(), self.name, report, run)? {
             for (way, (_, name)) in self.tasks.iter().enumerate().skip(1) {
                 report.rows(&fields(name), "us", self.baseline, &samples.figures(way, 0));
@@ -177,7 +176,7 @@ impl Signals {
 }
 
 impl Passing for Signals {
-    type Way = u64;
+    type Path = u64;
 
     fn counter(task: u64) -> usize {
         usize::from(task == WAKE)
@@ -204,7 +203,7 @@ impl Passing for Signals {
     fn idle(&self) {}
 }
 
-struct Ends {
+struct Rank {
     node: Node,
     shared: Shared,
     loops: Loops,
@@ -216,7 +215,7 @@ struct Ends {
     window_ns: u64,
 }
 
-impl Ends {
+impl Rank {
     /// Microseconds of `times` calls, from when all ranks have come until all are done.
     fn timed(&mut self, times: u64, call: impl FnOnce(&mut Self) -> Result<(), BenchError>) -> Result<f64, BenchError> {
         self.shared.barrier()?;
@@ -283,7 +282,7 @@ impl Ends {
     }
 }
 
-impl job::Ends for Ends {
+impl job::Part for Rank {
     /// Microseconds of each time.
     fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
         let (times, size) = (order.times, self.node.size());

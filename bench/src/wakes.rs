@@ -76,7 +76,7 @@ impl Ways {
 }
 
 impl Passing for Ways {
-    type Way = usize;
+    type Path = usize;
 
     fn counter(way: usize) -> usize {
         usize::from(way > 0)
@@ -139,19 +139,19 @@ impl Passing for Ways {
     }
 }
 
-struct Ends {
+struct Rank {
     loops: Loops,
     ways: Ways,
 }
 
-impl Ends {
+impl Rank {
     fn new(node: &Node, shared: Words, notifies: bool, sleeps: bool) -> Result<Self, BenchError> {
         let loops = Loops::new(node.rank(), shared, MOST_BYTES, 2, 0);
         Ok(Self { loops, ways: Ways::new(node, shared, notifies, sleeps)? })
     }
 }
 
-impl job::Ends for Ends {
+impl job::Part for Rank {
     /// Microseconds one way.
     fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
         let way = order.what as usize - 1;
@@ -177,18 +177,18 @@ impl job::Ends for Ends {
 
 /// Measures `ways`, the raw one first, and prints the rows of the others.
 fn measure(
-    leader: &mut Leader<Ends>,
+    leader: &mut Leader<Rank>,
     report: &mut Report,
     ways: &[usize],
     (bytes, times): (u64, u64),
     effort: Effort,
 ) -> Result<(), BenchError> {
-    let (wait, baseline) = match leader.ends.ways.sleeps {
+    let (wait, baseline) = match leader.part.ways.sleeps {
         true => ("event", "plain put + futex wake"),
         false => ("poll", "plain put"),
     };
     let point = format!("{}, {bytes} B", WAYS[ways[1]]);
-    let run = |leader: &mut Leader<Ends>, number: usize| leader.lead(ways[number] as u64 + 1, bytes, times);
+    let run = |leader: &mut Leader<Rank>, number: usize| leader.lead(ways[number] as u64 + 1, bytes, times);
     let Some(samples) = leader.sample(effort, ways.len(), &point, report, run)? else {
         return Ok(());
     };
@@ -205,21 +205,19 @@ fn measure(
     Ok(())
 }
 
-/// `mapwire bench wake-latency`.
-pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn wakes(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if role().is_none() {
         return Job { bench: "wake-latency", ranks: 2, options: &["--wait", "event"], case: "pair" }.run(plan, report);
     }
     let (node, steps, shared) = join()?;
-    in_step(Ends::new(&node, shared, false, true)?, steps, |leader| {
+    in_step(Rank::new(&node, shared, false, true)?, steps, |leader| {
         let times = if plan.quick { 1 } else { 4 };
         let effort = Effort::planned(plan, 2, 31).scattered();
         [8, 4096].into_iter().try_for_each(|bytes| measure(leader, report, &[0, 1, 2, 3], (bytes, times), effort))
     })
 }
 
-/// `mapwire bench notify-latency`.
-pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn notify(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let Some(case) = role() else {
         let start =
             |wait| Job { bench: "notify-latency", ranks: 2, options: &["--wait", wait], case: wait }.run(plan, report);
@@ -227,7 +225,7 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     };
     let sleeps = case == "event";
     let (node, steps, shared) = join()?;
-    let ends = Ends::new(&node, shared, true, sleeps)?;
+    let ends = Rank::new(&node, shared, true, sleeps)?;
     let _polling = (!sleeps).then(|| node.polling());
     in_step(ends, steps, |leader| {
         let (times, runs) = if sleeps { (20, 15) } else { (400, 41) };

@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Find out whether ranks here and on another host reach each other, and how fast
     ///
-    /// Starts a rank here and one there, as `mapwire run --hosts` does. One stores some bytes and a signal into the memory of the other, which
+    /// Starts a rank here and one there, as `mapwire run --hosts` does, over udp unless --transport says otherwise. One stores some bytes and a signal into the memory of the other, which
     /// answers likewise. With two hosts, the ranks run on these.
     #[command(
         after_help = "Examples:\n  mapwire ping node2\n  mapwire ping node1 node2 -c 1000 -i 0 --wait poll\n  mapwire ping blue --launch-agent 'ip netns exec {host}' --addresses 10.0.0.0/8\n  mapwire ping localhost"
@@ -283,21 +283,8 @@ pub(crate) struct PingArgs {
     /// The command by which hosts are reached, as of `mapwire run`
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launch_agent: Option<String>,
-    /// How the ranks reach each other, as of `mapwire run` (default: udp)
-    #[arg(long, value_name = "udp|ofi[:PROVIDER]")]
-    pub(crate) transport: Option<String>,
-    /// Where ranks take datagrams, as of `mapwire run`
-    #[arg(long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
-    pub(crate) addresses: Option<String>,
-    /// How the ranks wait, as of `mapwire run`: with poll, the time holds no wake-up
-    #[arg(long, value_name = "poll|event|adaptive[:NS]")]
-    pub(crate) wait: Option<String>,
-    /// Seconds that a rank waits for the other
-    #[arg(long, value_name = "S")]
-    pub(crate) timeout: Option<String>,
-    /// Neither seal nor authenticate
-    #[arg(long)]
-    pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) options: JobOptions<true>,
     /// One JSON object a line: a round trip; at the end, all of them
     #[arg(long)]
     pub(crate) json: bool,

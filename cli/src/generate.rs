@@ -21,7 +21,6 @@ const PROGRAMS: [&str; 4] = ["tsp", "sor", "is", "lu"];
 fn special(argument: &str) -> Option<Vec<&'static str>> {
     match argument {
         "translation" => Some(DesignConfig::all().map(|design| design.name()).into()),
-        "policy" => Some(vec!["lru", "mru", "lfu", "mfu", "random"]),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@
 //! | [`programs`] | `mapwire bench`, `mapwire lab`, `mapwire sim`: programs of their own |
 //! | [`generate`] | `mapwire completions`, `mapwire man` |
 //!
-//! Exit codes: 0 success, 2 a command line or configuration that makes no sense, 126 and 127 a
+//! Exit codes: 0 success, 2 an invalid command line or configuration, 126 and 127 a
 //! program that cannot be started or found; `run` passes on the code of the rank that failed first.
 #![deny(unsafe_code)]
 

@@ -85,21 +85,12 @@ fn job(args: &PingArgs) -> Result<Command, String> {
     } else {
         command.args(["-n", "2", "--hosts"]).arg(format!("{from}:1,{to}:1"));
     }
-    let transport = args.transport.as_deref().unwrap_or("udp");
-    command.args(["--transport", transport]);
-    let pairs = [
-        ("--launch-agent", &args.launch_agent),
-        ("--addresses", &args.addresses),
-        ("--wait", &args.wait),
-        ("--timeout", &args.timeout),
-    ];
-    for (name, value) in pairs {
-        if let Some(value) = value {
-            command.arg(name).arg(value);
-        }
+    if args.options.get("transport").is_none() {
+        command.args(["--transport", "udp"]);
     }
-    if args.insecure {
-        command.arg("--insecure");
+    command.args(args.options.words());
+    if let Some(template) = &args.launch_agent {
+        command.arg("--launch-agent").arg(template);
     }
     let role: OsString = format!("{ROLE}={}", work.to_text()).into();
     command.args(["--no-tag", "-x"]).arg(role).arg("--").arg(&program).args(["ping", to]);

@@ -206,7 +206,7 @@ fn a_host_without_mapwire_is_told_from_one_of_another_version() {
     let args = |agent| ["run", "--hosts", "far", "--launch-agent", agent, "--", "true"];
     let done = place.run(&args("sh -c 'exec no-such-mapwire' {host}")).code(1);
     done.says("host far: mapwire is not there; install it, or say where");
-    let other = "sh -c 'echo welcome; echo mapwire agent 4 9.8.7; sleep 60' {host}";
+    let other = "sh -c 'echo welcome; echo mapwire agent 5 9.8.7; sleep 60' {host}";
     let done = place.run(&args(other)).code(1);
     let both = format!("host far has mapwire 9.8.7, this is {}", env!("CARGO_PKG_VERSION"));
     done.says(&both);
@@ -216,10 +216,10 @@ fn a_host_without_mapwire_is_told_from_one_of_another_version() {
 #[test]
 fn an_agent_that_talks_nonsense_is_given_up() {
     let place = Place::new();
-    let greeting = format!("echo mapwire agent 4 {}", env!("CARGO_PKG_VERSION"));
+    let greeting = format!("echo mapwire agent 5 {}", env!("CARGO_PKG_VERSION"));
     for (nonsense, says) in [
         ("printf \"\\\\377\\\\377\\\\377\\\\377\"; sleep 60", "closed its output"),
-        ("printf \"\\\\003\\\\000\\\\000\\\\000\\\\000{}\"; sleep 60", "what makes no sense"),
+        ("printf \"\\\\003\\\\000\\\\000\\\\000\\\\000{}\"; sleep 60", "a malformed message"),
         ("printf \"\\\\001\\\\000\\\\000\\\\000\\\\011\"; sleep 60", "unknown kind 9"),
     ] {
         let agent = format!("sh -c '{greeting}; {nonsense}' {{host}}");
@@ -263,7 +263,7 @@ fn mistakes_are_told_before_anything_starts() {
 fn an_agent_is_not_for_terminals_and_leaves_when_nobody_wants_it() {
     let place = Place::new();
     let done = place.run(&["agent"]).code(0);
-    assert!(done.out().starts_with("mapwire agent 4 "), "{}", done.out());
+    assert!(done.out().starts_with("mapwire agent 5 "), "{}", done.out());
 }
 
 #[test]

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Command, Subcommand};
 
-/// What `mapwire` asks of the commands that it finds beside it.
+/// Requests of `mapwire` to the commands beside it.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Asked {
     /// Tell mapwire what this command takes

@@ -46,7 +46,7 @@ const CODES: [(&str, &str); 3] = [
         "1",
         "It failed: a file that cannot be read or written, a port that is taken, a peer that does not answer, a result that is wrong.",
     ),
-    ("2", "The command line, a variable or the configuration file makes no sense. Nothing was begun."),
+    ("2", "The command line, a variable or the configuration file is invalid. Nothing was begun."),
 ];
 
 /// Those of commands that start a program.

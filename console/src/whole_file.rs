@@ -25,14 +25,14 @@ pub struct WholeFile {
     file: File,
     folder: OwnedFd,
     name: OsString,
-    place: Place,
+    current_name: CurrentName,
     /// Written so far.
     bytes: u64,
 }
 
 /// Where a file is before it is kept.
 #[derive(Debug)]
-enum Place {
+enum CurrentName {
     /// Under its own name: a device or a pipe.
     Itself,
     /// In its folder, without a name.
@@ -70,10 +70,10 @@ fn nameless(folder: &OwnedFd) -> Option<File> {
     Path::new(&link_of(&file)).exists().then_some(file)
 }
 
-fn temporary(folder: &OwnedFd, name: &OsStr) -> io::Result<(File, Place)> {
+fn temporary(folder: &OwnedFd, name: &OsStr) -> io::Result<(File, CurrentName)> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
     let (name, file) = hidden(name, |name| openat(folder, name, flags, Mode::from(0o666)))?;
-    Ok((file.into(), Place::Temporary(name)))
+    Ok((file.into(), CurrentName::Temporary(name)))
 }
 
 impl WholeFile {
@@ -91,14 +91,14 @@ impl WholeFile {
     /// The folder does not let a file be made.
     pub fn create_at(at: Destination) -> io::Result<Self> {
         let Destination { folder, name, special } = at;
-        let (file, place) = match special {
-            Some(special) => (special, Place::Itself),
+        let (file, current_name) = match special {
+            Some(special) => (special, CurrentName::Itself),
             None => match nameless(&folder) {
-                Some(file) => (file, Place::Nameless),
+                Some(file) => (file, CurrentName::Nameless),
                 None => temporary(&folder, &name)?,
             },
         };
-        Ok(Self { file, folder, name, place, bytes: 0 })
+        Ok(Self { file, folder, name, current_name, bytes: 0 })
     }
 
     /// Lets nobody but its owner read the file. Call it before anything is written.
@@ -106,9 +106,9 @@ impl WholeFile {
     /// # Errors
     /// The file system has no such modes.
     pub fn make_private(&self) -> io::Result<()> {
-        match self.place {
+        match self.current_name {
             // It is there already, and not a file of ours.
-            Place::Itself => Ok(()),
+            CurrentName::Itself => Ok(()),
             _ => Ok(rustix::fs::fchmod(&self.file, Mode::from(0o600))?),
         }
     }
@@ -119,21 +119,21 @@ impl WholeFile {
     /// The system still had bytes to write, and could not; or it does not allow the name. Nothing is left then.
     pub fn keep(mut self) -> io::Result<u64> {
         self.file.flush()?;
-        if matches!(self.place, Place::Itself) {
+        if matches!(self.current_name, CurrentName::Itself) {
             return Ok(self.bytes);
         }
         // A file system that writes late tells of a full disk here at the latest.
         self.file.sync_data()?;
-        if matches!(self.place, Place::Nameless) {
+        if matches!(self.current_name, CurrentName::Nameless) {
             // A link cannot replace a file, so it is hidden at first.
             let link = link_of(&self.file);
             let (name, ()) =
                 hidden(&self.name, |name| linkat(CWD, &link, &self.folder, name, AtFlags::SYMLINK_FOLLOW))?;
-            self.place = Place::Temporary(name);
+            self.current_name = CurrentName::Temporary(name);
         }
-        if let Place::Temporary(name) = &self.place {
+        if let CurrentName::Temporary(name) = &self.current_name {
             renameat(&self.folder, name, &self.folder, &self.name)?;
-            self.place = Place::Itself;
+            self.current_name = CurrentName::Itself;
         }
         self.bytes = self.file.metadata()?.len();
         Ok(self.bytes)
@@ -142,7 +142,7 @@ impl WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if let Place::Temporary(name) = &self.place {
+        if let CurrentName::Temporary(name) = &self.current_name {
             let _ = unlinkat(&self.folder, name, AtFlags::empty());
         }
     }
@@ -241,8 +241,8 @@ mod tests {
         let path = folder.0.join("out");
         let create = || {
             let Destination { folder, name, .. } = Destination::find(&path).unwrap();
-            let (file, place) = temporary(&folder, &name).unwrap();
-            WholeFile { file, folder, name, place, bytes: 0 }
+            let (file, current_name) = temporary(&folder, &name).unwrap();
+            WholeFile { file, folder, name, current_name, bytes: 0 }
         };
         let mut file = create();
         file.write_all(b"new").unwrap();

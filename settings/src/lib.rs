@@ -14,4 +14,27 @@ pub mod size;
 /// The variable that says where a node's part of the page directory of global memory is.
 pub const DIRECTORY: &str = "MAPWIRE_DIRECTORY";
 
+/// How ranks reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By shared memory.
+    Shm,
+    /// By UDP, as if each were on a host of its own.
+    Udp,
+    /// The same, by libfabric.
+    Ofi,
+}
+
+impl Transport {
+    /// The meaning of a text that is valid: `shm`, `udp`, `ofi` or `ofi:PROVIDER`.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        match text {
+            "udp" => Self::Udp,
+            text if text.starts_with("ofi") => Self::Ofi,
+            _ => Self::Shm,
+        }
+    }
+}
+
 pub use design::{DesignText, ParseDesignError, parse_design};

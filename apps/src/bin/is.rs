@@ -2,18 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mapwire_apps::{cli, is::Is, run};
+use mapwire_apps::cli;
+use mapwire_apps::is::Is;
 
-/// Rank integer keys of few values by counting, as the NAS benchmark IS does
-#[derive(Parser)]
-#[command(name = "is", version, after_help = EXAMPLES)]
-struct Cli {
-    #[command(flatten)]
-    problem: Is,
-    #[command(flatten)]
-    how: cli::How,
-}
+const ABOUT: &str = "Rank integer keys of few values by counting, as the NAS benchmark IS does";
 
 const EXAMPLES: &str = "Examples:
   mapwire run -n 4 -- is                             2^23 keys of 2^9 values over 4 ranks, checked
@@ -22,8 +14,5 @@ const EXAMPLES: &str = "Examples:
   is --mode sequential --json                        one thread; figures as a row of JSON";
 
 fn main() -> ExitCode {
-    cli::start("is", |cli: Cli| {
-        cli.problem.check()?;
-        run::main(&cli.problem, &cli.how)
-    })
+    cli::main::<Is>("is", ABOUT, EXAMPLES)
 }

@@ -2,18 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mapwire_apps::{cli, lu::Lu, run};
+use mapwire_apps::cli;
+use mapwire_apps::lu::Lu;
 
-/// Factor a dense, diagonally dominant matrix into L and U, in blocks, without pivoting
-#[derive(Parser)]
-#[command(name = "lu", version, after_help = EXAMPLES)]
-struct Cli {
-    #[command(flatten)]
-    problem: Lu,
-    #[command(flatten)]
-    how: cli::How,
-}
+const ABOUT: &str = "Factor a dense, diagonally dominant matrix into L and U, in blocks, without pivoting";
 
 const EXAMPLES: &str = "Examples:
   mapwire run -n 4 -- lu                          1024 x 1024, blocks of 32, over 4 ranks, checked
@@ -22,8 +14,5 @@ const EXAMPLES: &str = "Examples:
   mapwire run -n 2 -- lu --block 64 --json        larger blocks; figures as a row of JSON";
 
 fn main() -> ExitCode {
-    cli::start("lu", |cli: Cli| {
-        cli.problem.check()?;
-        run::main(&cli.problem, &cli.how)
-    })
+    cli::main::<Lu>("lu", ABOUT, EXAMPLES)
 }

@@ -2,18 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mapwire_apps::{cli, run, sor::Sor};
+use mapwire_apps::cli;
+use mapwire_apps::sor::Sor;
 
-/// Relax a square matrix towards the solution of Laplace's equation, red and black points in turn
-#[derive(Parser)]
-#[command(name = "sor", version, after_help = EXAMPLES)]
-struct Cli {
-    #[command(flatten)]
-    problem: Sor,
-    #[command(flatten)]
-    how: cli::How,
-}
+const ABOUT: &str = "Relax a square matrix towards the solution of Laplace's equation, red and black points in turn";
 
 const EXAMPLES: &str = "Examples:
   mapwire run -n 4 -- sor                          2048 x 2048 points over 4 ranks, checked
@@ -22,8 +14,5 @@ const EXAMPLES: &str = "Examples:
   mapwire run -n 2 -- sor --iterations 10 --json   figures as a row of JSON";
 
 fn main() -> ExitCode {
-    cli::start("sor", |cli: Cli| {
-        cli.problem.check()?;
-        run::main(&cli.problem, &cli.how)
-    })
+    cli::main::<Sor>("sor", ABOUT, EXAMPLES)
 }

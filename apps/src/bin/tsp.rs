@@ -2,18 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mapwire_apps::{cli, run, tsp::Arguments};
+use mapwire_apps::cli;
+use mapwire_apps::tsp::Arguments;
 
-/// Find a shortest tour of cities by branch and bound: real cities from the system's time-zone table
-#[derive(Parser)]
-#[command(name = "tsp", version, after_help = EXAMPLES)]
-struct Cli {
-    #[command(flatten)]
-    problem: Arguments,
-    #[command(flatten)]
-    how: cli::How,
-}
+const ABOUT: &str = "Find a shortest tour of cities by branch and bound: real cities from the system's time-zone table";
 
 const EXAMPLES: &str = "Examples:
   mapwire run -n 4 -- tsp                                19 cities of Europe over 4 ranks, checked
@@ -22,8 +14,5 @@ const EXAMPLES: &str = "Examples:
   tsp --mode sequential --json                           one thread; figures as a row of JSON";
 
 fn main() -> ExitCode {
-    cli::start("tsp", |cli: Cli| {
-        let problem = cli.problem.program()?;
-        run::main(&problem, &cli.how)
-    })
+    cli::main::<Arguments>("tsp", ABOUT, EXAMPLES)
 }

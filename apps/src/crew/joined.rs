@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mapwire::{LockGuard, Node, Shared, SharedSlice, WaitStrategy};
+use mapwire::{LockGuard, Node, Shared, SharedSlice};
 
 use super::{TRAFFIC_FIELDS, Traffic};
 use crate::error::Failure;
@@ -13,12 +13,10 @@ const NAP: Duration = Duration::from_millis(2);
 /// Value of [`Joined::turn`] once rank 0 has failed.
 const FAILED: u64 = u64::MAX;
 
-/// This process's membership in a job, and the memory that its ranks share.
-pub struct Joined {
+/// The memory that the ranks of a job share.
+pub(super) struct Joined {
     shared: Shared,
     rank: usize,
-    ranks: usize,
-    threads: usize,
     /// Number of times that rank 0 has finished alone.
     turn: SharedSlice<u64>,
     /// A slice for each rank, to show its [`Traffic`] to rank 0.
@@ -26,43 +24,25 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Joins the job in which this process was started, or one of its own, with `threads` workers in each rank. Collective.
-    pub fn new(threads: usize) -> Result<Self, Failure> {
-        let node = Node::join().map_err(while_doing("joining the job"))?;
-        let shared = Shared::open(&node, threads).map_err(while_doing("opening shared memory"))?;
-        let (rank, ranks) = (node.rank(), node.size());
+    /// Opens the memory of the job, with `threads` workers in each rank. Collective.
+    pub(super) fn new(node: &Node, threads: usize) -> Result<Self, Failure> {
+        let shared = Shared::open(node, threads).map_err(while_doing("opening shared memory"))?;
         let slice_of = |root: usize, length| {
-            let mine = (root == rank).then(|| shared.alloc::<u64>(length)).transpose()?;
+            let mine = (root == node.rank()).then(|| shared.alloc::<u64>(length)).transpose()?;
             shared.broadcast_slice(root, mine)
         };
         let all = || -> Result<_, mapwire::Error> {
             let turn = slice_of(0, 1)?;
-            let shown = (0..ranks).map(|root| slice_of(root, TRAFFIC_FIELDS));
+            let shown = (0..node.size()).map(|root| slice_of(root, TRAFFIC_FIELDS));
             Ok((turn, shown.collect::<Result<Vec<_>, _>>()?))
         };
         let (turn, shown) = all().map_err(while_doing("allocating shared memory"))?;
-        Ok(Self { shared, rank, ranks, threads, turn, shown })
-    }
-
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    pub(super) fn ranks(&self) -> usize {
-        self.ranks
-    }
-
-    pub(super) fn threads(&self) -> usize {
-        self.threads
+        Ok(Self { rank: node.rank(), shared, turn, shown })
     }
 
     /// Size of the shared memory, in bytes.
     pub(super) fn room(&self) -> u64 {
         self.shared.node().config().shared.bytes
-    }
-
-    pub(super) fn sleeps(&self) -> bool {
-        self.shared.node().config().driver.wait == WaitStrategy::Event
     }
 
     pub(super) fn shared(&self) -> &Shared {

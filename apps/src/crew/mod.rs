@@ -7,11 +7,13 @@ mod barrier;
 mod joined;
 mod plain;
 
-pub use joined::Joined;
+use joined::Joined;
 pub(crate) use joined::while_doing;
-pub use plain::Plain;
+use plain::Plain;
 
 use std::time::Instant;
+
+use mapwire::{Node, WaitStrategy};
 
 use crate::error::Failure;
 use crate::phase::{BlockShape, Blocks, Element, Words};
@@ -60,7 +62,17 @@ impl Traffic {
 }
 
 /// The workers of one run and their shared state.
-pub enum Crew {
+pub struct Crew {
+    rank: usize,
+    ranks: usize,
+    threads: usize,
+    /// Whether waiting workers sleep at once, because `MAPWIRE_WAIT=event`.
+    sleeps: bool,
+    kind: Kind,
+}
+
+/// What carries the workers.
+enum Kind {
     /// Threads of this process.
     Plain(Plain),
     /// Threads of all ranks of a mapwire job.
@@ -68,16 +80,38 @@ pub enum Crew {
 }
 
 impl Crew {
+    /// Threads of this process, 1 for the sequential run, that spin in barriers while each can have a processor.
+    pub fn plain(threads: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::of_threads(threads, threads <= processors)
+    }
+
+    /// As [`plain`](Self::plain), with workers that sleep at once in barriers (by futexes).
+    pub fn sleeping(threads: usize) -> Self {
+        Self::of_threads(threads, false)
+    }
+
+    fn of_threads(threads: usize, spins: bool) -> Self {
+        Self { rank: 0, ranks: 1, threads, sleeps: false, kind: Kind::Plain(Plain::new(threads, spins)) }
+    }
+
     /// The crew of this process's job, with `threads` workers in each rank. Collective.
     pub fn join(threads: usize) -> Result<Self, Failure> {
-        Joined::new(threads).map(Self::Joined)
+        let node = Node::join().map_err(while_doing("joining the job"))?;
+        Ok(Self {
+            rank: node.rank(),
+            ranks: node.size(),
+            threads,
+            sleeps: node.config().driver.wait == WaitStrategy::Event,
+            kind: Kind::Joined(Joined::new(&node, threads)?),
+        })
     }
 
     /// Refuses a problem that takes more than the shared memory of the job, `bytes` in total.
     pub fn ensure_room(&self, bytes: u64) -> Result<(), Failure> {
-        let room = match self {
-            Self::Plain(_) => return Ok(()),
-            Self::Joined(joined) => joined.room(),
+        let room = match &self.kind {
+            Kind::Plain(_) => return Ok(()),
+            Kind::Joined(joined) => joined.room(),
         };
         if bytes <= room {
             return Ok(());
@@ -92,61 +126,44 @@ impl Crew {
 
     /// Ends the crew; a job's ranks wait for each other.
     pub fn leave(self) -> Result<(), Failure> {
-        match self {
-            Self::Plain(_) => Ok(()),
-            Self::Joined(joined) => joined.leave(),
+        match self.kind {
+            Kind::Plain(_) => Ok(()),
+            Kind::Joined(joined) => joined.leave(),
         }
     }
 
     /// Kind of the crew: `sequential`, `threads` or `mapwire`.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Plain(plain) if plain.threads() == 1 => "sequential",
-            Self::Plain(_) => "threads",
-            Self::Joined(_) => "mapwire",
+        match self.kind {
+            Kind::Plain(_) if self.threads == 1 => "sequential",
+            Kind::Plain(_) => "threads",
+            Kind::Joined(_) => "mapwire",
         }
     }
 
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
-        match self {
-            Self::Plain(_) => 1,
-            Self::Joined(joined) => joined.ranks(),
-        }
+        self.ranks
     }
 
-    /// Whether waiting workers sleep at once, because `MAPWIRE_WAIT=event`.
+    /// Whether waiting workers sleep at once.
     pub fn sleeps(&self) -> bool {
-        match self {
-            Self::Plain(_) => false,
-            Self::Joined(joined) => joined.sleeps(),
-        }
-    }
-
-    /// This process's rank.
-    pub fn rank(&self) -> usize {
-        match self {
-            Self::Plain(_) => 0,
-            Self::Joined(joined) => joined.rank(),
-        }
+        self.sleeps
     }
 
     /// Number of workers in each rank.
     pub fn threads(&self) -> usize {
-        match self {
-            Self::Plain(plain) => plain.threads(),
-            Self::Joined(joined) => joined.threads(),
-        }
+        self.threads
     }
 
     /// Number of workers in all ranks.
     pub fn workers(&self) -> usize {
-        self.ranks() * self.threads()
+        self.ranks * self.threads
     }
 
     /// The rank in which worker `worker` runs.
     pub fn rank_of(&self, worker: usize) -> usize {
-        worker / self.threads()
+        worker / self.threads
     }
 
     /// Zeroed blocks; block `i` has `lengths[i]` elements and begins in the rank of worker `owners[i]`. Every rank calls it, with
@@ -157,9 +174,9 @@ impl Crew {
     ) -> Result<Blocks<'_, T>, Failure> {
         let shapes: Vec<_> =
             shapes.into_iter().map(|(length, worker)| BlockShape { length, owner: self.rank_of(worker) }).collect();
-        match self {
-            Self::Plain(_) => Ok(Blocks::plain(&shapes)),
-            Self::Joined(joined) => {
+        match &self.kind {
+            Kind::Plain(_) => Ok(Blocks::plain(&shapes)),
+            Kind::Joined(joined) => {
                 Blocks::shared(joined.shared(), &shapes).map_err(while_doing("laying out shared memory"))
             }
         }
@@ -175,14 +192,14 @@ impl Crew {
     where
         F: Fn(&Worker<'_>) -> Result<(), Failure> + Sync,
     {
-        let first = self.rank() * self.threads();
+        let first = self.rank * self.threads;
         let work = &work;
         let run = |id: usize| {
             let _guard = EndOfWork { crew: self };
             work(&Worker { id, crew: self })
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> = (first + 1..first + self.threads()).map(|id| scope.spawn(move || run(id))).collect();
+            let others: Vec<_> = (first + 1..first + self.threads).map(|id| scope.spawn(move || run(id))).collect();
             let mut result = run(first);
             for other in others {
                 match other.join() {
@@ -196,25 +213,25 @@ impl Crew {
 
     /// Runs `alone` in rank 0 while the workers of the other ranks sleep; they return `None`.
     pub fn alone<R>(&self, alone: impl FnOnce() -> Result<R, Failure>) -> Result<Option<R>, Failure> {
-        match self {
-            Self::Plain(_) => alone().map(Some),
-            Self::Joined(joined) => joined.alone(alone),
+        match &self.kind {
+            Kind::Plain(_) => alone().map(Some),
+            Kind::Joined(joined) => joined.alone(alone),
         }
     }
 
     /// Traffic of this rank so far.
     pub fn traffic(&self) -> Traffic {
-        match self {
-            Self::Plain(_) => Traffic::default(),
-            Self::Joined(joined) => joined.traffic(),
+        match &self.kind {
+            Kind::Plain(_) => Traffic::default(),
+            Kind::Joined(joined) => joined.traffic(),
         }
     }
 
     /// Gathers each rank's `mine` in rank 0, by rank; the other ranks get nothing.
     pub fn gather(&self, mine: Traffic) -> Result<Vec<Traffic>, Failure> {
-        match self {
-            Self::Plain(_) => Ok(vec![mine]),
-            Self::Joined(joined) => joined.gather(mine),
+        match &self.kind {
+            Kind::Plain(_) => Ok(vec![mine]),
+            Kind::Joined(joined) => joined.gather(mine),
         }
     }
 }
@@ -230,10 +247,10 @@ struct EndOfWork<'c> {
 impl Drop for EndOfWork<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            match self.crew {
-                Crew::Plain(plain) => plain.give_up(),
+            match &self.crew.kind {
+                Kind::Plain(plain) => plain.give_up(),
                 // Threads of this rank may wait in a barrier of the job, which only its end can break.
-                Crew::Joined(_) => std::process::exit(PANIC_EXIT_CODE),
+                Kind::Joined(_) => std::process::exit(PANIC_EXIT_CODE),
             }
         }
     }
@@ -258,28 +275,28 @@ impl Worker<'_> {
 
     /// Whether it is the first worker of its rank.
     pub fn leads_its_rank(&self) -> bool {
-        self.id.is_multiple_of(self.crew.threads())
+        self.id.is_multiple_of(self.crew.threads)
     }
 
     /// Returns when every worker of the crew has called it; what each wrote before, all see after.
     pub fn barrier(&self) -> Result<(), Failure> {
-        match self.crew {
-            Crew::Plain(plain) => {
+        match &self.crew.kind {
+            Kind::Plain(plain) => {
                 plain.barrier();
                 Ok(())
             }
-            Crew::Joined(joined) => joined.barrier(),
+            Kind::Joined(joined) => joined.barrier(),
         }
     }
 
     /// Runs `critical` while no other worker of the crew runs one under lock `id`.
     pub fn locked<R>(&self, id: u32, critical: impl FnOnce() -> R) -> Result<R, Failure> {
-        match self.crew {
-            Crew::Plain(plain) => {
+        match &self.crew.kind {
+            Kind::Plain(plain) => {
                 let _held = plain.lock(id);
                 Ok(critical())
             }
-            Crew::Joined(joined) => {
+            Kind::Joined(joined) => {
                 let _held = joined.lock(id)?;
                 Ok(critical())
             }
@@ -347,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_lock_admits_one_worker_at_a_time() {
-        let crew = Crew::Plain(Plain::new(4));
+        let crew = Crew::plain(4);
         let words = crew.words([(1, 0)]).unwrap();
         crew.run(|worker| {
             for _ in 0..500 {
@@ -365,7 +382,7 @@ mod tests {
 
     #[test]
     fn writes_before_a_barrier_are_seen_after_it() {
-        let crew = Crew::Plain(Plain::new(3));
+        let crew = Crew::plain(3);
         let blocks = crew.blocks::<u32>((0..3).map(|w| (5, w))).unwrap();
         crew.run(|worker| {
             for round in 1..200u32 {
@@ -383,7 +400,7 @@ mod tests {
     #[test]
     #[should_panic]
     fn a_panic_in_one_worker_ends_the_others_too() {
-        let crew = Crew::Plain(Plain::new(3));
+        let crew = Crew::plain(3);
         let _ = crew.run(|worker| {
             assert_ne!(worker.id(), 1, "this worker fails");
             worker.barrier()
@@ -392,7 +409,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_of_any_worker_is_returned() {
-        let crew = Crew::Plain(Plain::new(2));
+        let crew = Crew::plain(2);
         let result = crew.run(|worker| match worker.id() {
             1 => Err(Failure::Differs("worker 1".into())),
             _ => Ok(()),

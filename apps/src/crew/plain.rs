@@ -8,30 +8,15 @@ use super::barrier::Barrier;
 const LOCKS: usize = 8;
 
 /// Threads of this process, with a barrier and locks.
-pub struct Plain {
-    threads: usize,
+pub(super) struct Plain {
     barrier: Barrier,
     locks: [Mutex<()>; LOCKS],
 }
 
 impl Plain {
-    /// A crew of `threads` workers; 1 for the sequential run.
-    pub fn new(threads: usize) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::waiting(threads, threads <= processors)
-    }
-
-    /// As [`new`](Self::new), with workers that sleep at once in barriers (by futexes).
-    pub fn sleeping(threads: usize) -> Self {
-        Self::waiting(threads, false)
-    }
-
-    fn waiting(threads: usize, spins: bool) -> Self {
-        Self { threads, barrier: Barrier::new(threads, spins), locks: [const { Mutex::new(()) }; LOCKS] }
-    }
-
-    pub(super) fn threads(&self) -> usize {
-        self.threads
+    /// Of so many threads, which spin in barriers before they sleep, or do not.
+    pub(super) fn new(threads: usize, spins: bool) -> Self {
+        Self { barrier: Barrier::new(threads, spins), locks: [const { Mutex::new(()) }; LOCKS] }
     }
 
     pub(super) fn barrier(&self) {

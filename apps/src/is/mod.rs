@@ -11,7 +11,7 @@ pub use generator::Keys;
 use std::ops::Range;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::parse_count;
 use crate::crew::{Crew, Worker, share_of};
@@ -52,18 +52,44 @@ pub struct Memory<'c> {
     ranks: Blocks<'c, u32>,
     counts: Blocks<'c, u32>,
     /// Keys `place.keys` are block `place.block`, of worker `place.worker`.
-    places: Vec<Place>,
+    places: Vec<KeyBlock>,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct KeyBlock {
     worker: usize,
     keys: Range<usize>,
 }
 
 impl Is {
-    /// Refuses invalid counts.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// The blocks of the keys: each worker's share, cut up.
+    fn places(&self, workers: usize) -> Vec<KeyBlock> {
+        let mut places = Vec::new();
+        for worker in 0..workers {
+            let share = share_of(self.keys, worker, workers);
+            for start in share.clone().step_by(BLOCK_KEYS) {
+                let keys = start..share.end.min(start + BLOCK_KEYS);
+                places.push(KeyBlock { worker, keys });
+            }
+        }
+        places
+    }
+
+    /// The two keys that iteration `iteration`, from 1, changes, and their new values.
+    fn changes(&self, iteration: usize) -> [(usize, u32); 2] {
+        [(iteration, iteration as u32), (iteration + self.iterations, (self.values - iteration) as u32)]
+    }
+}
+
+impl Program for Is {
+    type Memory<'c> = Memory<'c>;
+    type Outcome = Ranked;
+
+    fn name(&self) -> &'static str {
+        "is"
+    }
+
+    fn check(&self) -> Result<(), Failure> {
         let Self { keys, values, iterations } = *self;
         let refuse = |what: String| Err(Failure::Input(what));
         if iterations == 0 {
@@ -89,43 +115,12 @@ impl Is {
         Ok(())
     }
 
-    /// The blocks of the keys: each worker's share, cut up.
-    fn places(&self, workers: usize) -> Vec<Place> {
-        let mut places = Vec::new();
-        for worker in 0..workers {
-            let share = share_of(self.keys, worker, workers);
-            for start in share.clone().step_by(BLOCK_KEYS) {
-                let keys = start..share.end.min(start + BLOCK_KEYS);
-                places.push(Place { worker, keys });
-            }
-        }
-        places
-    }
-
-    /// The two keys that iteration `iteration`, from 1, changes, and their new values.
-    fn changes(&self, iteration: usize) -> [(usize, u32); 2] {
-        [(iteration, iteration as u32), (iteration + self.iterations, (self.values - iteration) as u32)]
-    }
-}
-
-impl Program for Is {
-    type Memory<'c> = Memory<'c>;
-    type Outcome = Ranked;
-
-    fn name(&self) -> &'static str {
-        "is"
-    }
-
     fn problem(&self) -> String {
         format!("ranking {} keys of {} values, {} times", self.keys, self.values, self.iterations)
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("keys".to_string(), json!(self.keys)),
-            ("values".to_string(), json!(self.values)),
-            ("iterations".to_string(), json!(self.iterations)),
-        ])
+    fn fields(&self) -> Value {
+        json!({"keys": self.keys, "values": self.values, "iterations": self.iterations})
     }
 
     fn shared_bytes(&self, workers: usize) -> u64 {
@@ -235,7 +230,7 @@ impl Program for Is {
 
 impl Memory<'_> {
     /// This worker's blocks, with number and place.
-    fn of<'m>(&'m self, worker: &Worker<'_>) -> impl Iterator<Item = (usize, &'m Place)> + use<'m> {
+    fn of<'m>(&'m self, worker: &Worker<'_>) -> impl Iterator<Item = (usize, &'m KeyBlock)> + use<'m> {
         let worker = worker.id();
         self.places.iter().enumerate().filter(move |(_, place)| place.worker == worker)
     }
@@ -295,11 +290,10 @@ fn first_ranks(counts: &Blocks<'_, u32>, worker: usize, into: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Plain;
     use crate::run::solve;
 
     fn run(is: &Is, workers: usize) -> Ranked {
-        solve(is, &Crew::Plain(Plain::new(workers))).unwrap()
+        solve(is, &Crew::plain(workers)).unwrap()
     }
 
     /// NAS publishes, for some keys of each class, how many keys are smaller, to be adjusted by the iteration.

@@ -8,17 +8,17 @@ use super::instance::{Distances, MAX_CITIES};
 /// A bound that is updated step by step along a path from city 0.
 pub(super) trait Bound: Sync {
     /// State of a path's bound.
-    type State: Copy;
+    type Partial: Copy;
 
     /// State of the path that is city 0 alone.
-    fn root(&self) -> Self::State;
+    fn root(&self) -> Self::Partial;
 
     /// State of the path that ends in `last`, with `next` added.
-    fn step(&self, state: Self::State, last: usize, next: usize) -> Self::State;
+    fn step(&self, state: Self::Partial, last: usize, next: usize) -> Self::Partial;
 
     /// A lower bound on tours shorter than `best` that begin with this path, as a number to sort paths by; `None` if there is no such
     /// tour. `unvisited` is the set of the remaining cities and is not empty; `length` is the path's own.
-    fn promise(&self, state: Self::State, last: usize, unvisited: u64, length: u32, best: u32) -> Option<i64>;
+    fn promise(&self, state: Self::Partial, last: usize, unvisited: u64, length: u32, best: u32) -> Option<i64>;
 }
 
 /// Half the sum, over all cities, of the shortest tour edges that each could still have: its two shortest for a city to come,
@@ -47,7 +47,7 @@ impl Edges {
 
 impl Bound for Edges {
     /// The two shortest edges of every city to come, summed. With 64 cities and the longest distances all sums stay in 32 bits.
-    type State = u32;
+    type Partial = u32;
 
     fn root(&self) -> u32 {
         self.total
@@ -137,7 +137,7 @@ fn take_first(set: &mut u64) -> usize {
 
 impl Bound for Tree {
     /// The path's length in bent distances.
-    type State = i64;
+    type Partial = i64;
 
     fn root(&self) -> i64 {
         0

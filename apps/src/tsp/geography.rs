@@ -5,7 +5,7 @@ const EARTH_RADIUS_METRES: f64 = 6_371_008.8;
 
 /// A place, in degrees, north and east positive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Coordinates {
     /// In degrees, north positive.
     pub(super) latitude: f64,
     /// In degrees, east positive.
@@ -14,7 +14,7 @@ pub(super) struct Place {
 
 /// The length of the great circle's arc between two places, in metres, on a sphere; by the haversine formula, which keeps
 /// its precision over short distances.
-pub(super) fn great_circle_metres(a: Place, b: Place) -> u32 {
+pub(super) fn great_circle_metres(a: Coordinates, b: Coordinates) -> u32 {
     let (from, to) = (a.latitude.to_radians(), b.latitude.to_radians());
     let east = (b.longitude - a.longitude).to_radians();
     let haversine = ((to - from) / 2.0).sin().powi(2) + from.cos() * to.cos() * (east / 2.0).sin().powi(2);
@@ -22,10 +22,10 @@ pub(super) fn great_circle_metres(a: Place, b: Place) -> u32 {
 }
 
 /// Parses ISO 6709 as in zone tables: ±DDMM±DDDMM or ±DDMMSS±DDDMMSS.
-pub(super) fn parse_coordinates(text: &str) -> Option<Place> {
+pub(super) fn parse_coordinates(text: &str) -> Option<Coordinates> {
     let split = text.get(1..)?.find(['+', '-'])? + 1;
     let (latitude, longitude) = text.split_at(split);
-    Some(Place {
+    Some(Coordinates {
         latitude: parse_degrees(latitude, 2).filter(|x| x.abs() <= 90.0)?,
         longitude: parse_degrees(longitude, 3).filter(|x| x.abs() <= 180.0)?,
     })
@@ -62,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    fn place(latitude: f64, longitude: f64) -> Place {
-        Place { latitude, longitude }
+    fn place(latitude: f64, longitude: f64) -> Coordinates {
+        Coordinates { latitude, longitude }
     }
 
     #[test]

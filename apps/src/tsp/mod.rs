@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use crate::cli::Problem;
 use crate::crew::{Crew, Worker};
 use crate::error::{Failure, ensure};
 use crate::phase::{Blocks, Words};
@@ -107,9 +108,11 @@ const NODES: usize = 2;
 const QUEUE_LOCK: u32 = 0;
 const BEST_LOCK: u32 = 1;
 
-impl Arguments {
+impl Problem for Arguments {
+    type Program = Tsp;
+
     /// Reads the cities and prepares the search.
-    pub fn program(&self) -> Result<Tsp, Failure> {
+    fn program(self) -> Result<Tsp, Failure> {
         if self.level == Some(0) {
             return Err(Failure::Input("--level 0: a path taken from the queue must have a city to come".to_string()));
         }
@@ -257,13 +260,9 @@ impl Program for Tsp {
         )
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("cities".to_string(), json!(self.cities())),
-            ("source".to_string(), json!(self.source.display().to_string())),
-            ("level".to_string(), json!(self.level)),
-            ("bound".to_string(), json!(self.bound_name())),
-        ])
+    fn fields(&self) -> Value {
+        let source = self.source.display().to_string();
+        json!({"cities": self.cities(), "source": source, "level": self.level, "bound": self.bound_name()})
     }
 
     fn shared_bytes(&self, workers: usize) -> u64 {
@@ -343,8 +342,8 @@ impl Program for Tsp {
         ]
     }
 
-    fn outcome_fields(&self, route: &Route) -> Map<String, Value> {
-        Map::from_iter([("length_metres".to_string(), json!(route.length)), ("nodes".to_string(), json!(route.nodes))])
+    fn outcome_fields(&self, route: &Route) -> Value {
+        json!({"length_metres": route.length, "nodes": route.nodes})
     }
 }
 

@@ -132,7 +132,7 @@ impl<B: Bound, F: FnMut(&[u8], u32) -> Result<(), Failure>> Search<'_, B, F> {
     }
 
     #[inline]
-    fn step(&self, stand: Stand<B::State>, next: usize) -> Stand<B::State> {
+    fn step(&self, stand: Stand<B::Partial>, next: usize) -> Stand<B::Partial> {
         Stand {
             last: next,
             state: self.bound.step(stand.state, stand.last, next),
@@ -142,14 +142,14 @@ impl<B: Bound, F: FnMut(&[u8], u32) -> Result<(), Failure>> Search<'_, B, F> {
     }
 
     #[inline]
-    fn can_win(&self, stand: &Stand<B::State>) -> bool {
+    fn can_win(&self, stand: &Stand<B::Partial>) -> bool {
         if stand.unvisited == 0 {
             return stand.length + self.distances.between(stand.last, 0) < self.best();
         }
         self.bound.promise(stand.state, stand.last, stand.unvisited, stand.length, self.best()).is_some()
     }
 
-    fn descend(&mut self, path: &mut [u8; MAX_CITIES], depth: usize, stand: Stand<B::State>) -> Result<(), Failure> {
+    fn descend(&mut self, path: &mut [u8; MAX_CITIES], depth: usize, stand: Stand<B::Partial>) -> Result<(), Failure> {
         self.nodes += 1;
         if stand.unvisited == 0 {
             let length = stand.length + self.distances.between(stand.last, 0);

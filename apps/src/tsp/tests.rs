@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::instance::Distances;
 use super::*;
-use crate::crew::Plain;
 use crate::run::solve;
 
 fn tsp(instance: &Instance, level: usize, bound: BoundChoice) -> Tsp {
@@ -12,7 +11,7 @@ fn tsp(instance: &Instance, level: usize, bound: BoundChoice) -> Tsp {
 }
 
 fn run(tsp: &Tsp, workers: usize) -> Route {
-    let route = solve(tsp, &Crew::Plain(Plain::new(workers))).unwrap();
+    let route = solve(tsp, &Crew::plain(workers)).unwrap();
     tsp.verify(&route).unwrap();
     route
 }

@@ -3,7 +3,7 @@
 //! The table (`zone1970.tab`) has a zone a line, columns apart by tabs: country codes, coordinates, the zone's name
 //! (`Europe/Vienna`), a comment or nothing. Lines that begin with `#` are comments.
 
-use super::geography::{Place, great_circle_metres, parse_coordinates};
+use super::geography::{Coordinates, great_circle_metres, parse_coordinates};
 use super::instance::{Distances, Instance};
 
 /// Why a zone table does not provide the cities requested.
@@ -44,7 +44,7 @@ pub(super) enum ZoneError {
 pub(super) struct City {
     /// The zone's name without its region, spaces for underscores.
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: Coordinates,
 }
 
 /// All cities of a region (`Europe`), in the table's order.

@@ -13,7 +13,7 @@ const BYTES: usize = 41;
 #[derive(Debug)]
 struct Echo {
     asks: bool,
-    /// Who waits for an answer.
+    /// The node that waits for an answer.
     owed: Option<Endpoint>,
     message: [u8; BYTES],
     answers: u64,

@@ -8,15 +8,15 @@ use crate::BenchError;
 use crate::job::{self, Order, Steps};
 use crate::words::Words;
 
-/// What the program does.
+/// The program's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum Activity {
     Idle = 1,
     Computing,
     Cold,
 }
 
-impl State {
+impl Activity {
     pub(super) const ALL: [Self; 3] = [Self::Idle, Self::Computing, Self::Cold];
 
     pub(super) fn name(self) -> &'static str {
@@ -44,7 +44,7 @@ const PROGRAM_NS: usize = 16;
 const HOST_NS: usize = 24;
 const NIC_NS: usize = 32;
 
-/// What was done in a span of time.
+/// Work in a span of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     /// Million steps of the program a second.
@@ -86,17 +86,17 @@ impl Program {
     }
 }
 
-impl job::Ends for Program {
+impl job::Part for Program {
     /// Passes into a state, which lasts until the next order.
     fn carry_out(&mut self, order: Order, steps: &Steps) -> Result<f64, BenchError> {
-        if !self.is_owner || order.what == State::Idle as u64 {
+        if !self.is_owner || order.what == Activity::Idle as u64 {
             return Ok(0.0);
         }
         steps.answer();
         let (begun, before) = (Instant::now(), Times::now()?);
         let mut done = 0;
         while !steps.has_next() {
-            if order.what == State::Computing as u64 {
+            if order.what == Activity::Computing as u64 {
                 compute(&mut self.small, &mut self.at);
             } else {
                 walk(&self.large, &mut self.at);

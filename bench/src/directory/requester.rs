@@ -37,7 +37,7 @@ pub(super) struct Taken {
 type Part = fn(&Taken) -> f64;
 
 impl Taken {
-    /// What is told of it: name, unit, and the figure.
+    /// The figures of a row: name, unit, value.
     pub(super) const PARTS: [(&'static str, &'static str, Part); 3] =
         [("p50", "us", |it| it.median_us), ("p99", "us", |it| it.late_us), ("rate", "1/s", |it| it.per_second)];
 }

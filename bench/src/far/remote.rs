@@ -13,15 +13,16 @@ use super::bare::BarePages;
 use super::donors::{Donors, Host};
 use super::hosts::Hosts;
 use super::{Far, TIMES, access, limit_pages, remark};
+use crate::args::Plan;
 use crate::measure::{Effort, Figure, paired_each, quantile};
 use crate::row::Report;
 use crate::words::Words;
-use crate::{BenchError, Plan, udp};
+use crate::{BenchError, udp};
 
 /// MTUs of the line: of most networks, and of those that carry a page at once.
 const MTUS: [usize; 2] = [1500, 9000];
 
-/// What is reported of the faults of a run.
+/// Quantiles of the faults of a run that are reported.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Bytes of the baseline's question: as many as name a page.
@@ -31,14 +32,14 @@ const QUESTION_BYTES: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `mapwire bench far-fault --transport udp`.
-pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     if plan.insecure {
-        return Err("pages travel to donors sealed: --insecure makes no sense here".into());
+        return Err("pages always travel to donors sealed: leave --insecure out".into());
     }
     MTUS.into_iter().try_for_each(|mtu| of_line(plan, mtu, report))
 }
 
-fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError> {
+fn of_line(plan: &Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError> {
     let limit = limit_pages(plan);
     let count = if plan.quick { 1000 } else { 10_000 };
     let effort = Effort::planned(plan, 2, 7);

@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::loops::Meeting;
 use crate::words::Words;
 
-/// What each process tells the other while a library opens, and their meetings.
+/// Bytes that each process passes to the other while a library opens, and of their meetings.
 const MESSAGE_BYTES: usize = 16_384;
 pub(super) const EXCHANGE_BYTES: usize = 4096 + 2 * MESSAGE_BYTES;
 
@@ -21,7 +21,7 @@ struct Host {
 }
 
 struct Exchange {
-    /// What this rank tells, and what it is told.
+    /// Memory for this rank's bytes, and for the other's.
     memory: [Words; 2],
     meeting: Meeting,
 }
@@ -50,13 +50,17 @@ extern "C" fn exchange(mine: *const c_void, bytes: usize, theirs: *mut c_void) {
     });
 }
 
+type Put = unsafe extern "C" fn(c_uint, *const c_void, usize, usize, u64) -> c_int;
+type Take = unsafe extern "C" fn(c_uint, usize, usize, u64) -> *const c_void;
+type Run = unsafe extern "C" fn();
+
 /// Closed when it is dropped.
 pub(super) struct Library {
     pub(super) ways: Vec<String>,
-    put: unsafe extern "C" fn(c_uint, *const c_void, usize, usize, u64) -> c_int,
-    take: unsafe extern "C" fn(c_uint, usize, usize, u64) -> *const c_void,
-    progress: unsafe extern "C" fn(),
-    close: unsafe extern "C" fn(),
+    put: Put,
+    take: Take,
+    progress: Run,
+    close: Run,
 }
 
 impl Library {
@@ -93,10 +97,10 @@ impl Library {
             let ways: extern "C" fn() -> *const *const c_char = std::mem::transmute(symbol(c"peer_ways")?);
             let this = Self {
                 ways: Vec::new(),
-                put: std::mem::transmute::<*mut c_void, _>(symbol(c"peer_put")?),
-                take: std::mem::transmute::<*mut c_void, _>(symbol(c"peer_take")?),
-                progress: std::mem::transmute::<*mut c_void, _>(symbol(c"peer_progress")?),
-                close: std::mem::transmute::<*mut c_void, _>(symbol(c"peer_close")?),
+                put: std::mem::transmute::<*mut c_void, Put>(symbol(c"peer_put")?),
+                take: std::mem::transmute::<*mut c_void, Take>(symbol(c"peer_take")?),
+                progress: std::mem::transmute::<*mut c_void, Run>(symbol(c"peer_progress")?),
+                close: std::mem::transmute::<*mut c_void, Run>(symbol(c"peer_close")?),
             };
             (open(&host), ways(), std::mem::ManuallyDrop::new(this))
         };

@@ -29,7 +29,7 @@ const fn line(rank: usize) -> usize {
 }
 
 /// One round of all ranks. The value is the least share of a caller, as a part of the greatest.
-pub(super) fn measure(plan: Plan, node: &Node, shared: Words, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn measure(plan: &Plan, node: &Node, shared: Words, report: &mut Report) -> Result<(), BenchError> {
     let rpc = Rpc::open(node, RpcConfig::default())?;
     let time = Duration::from_millis(if plan.quick { 500 } else { 4000 });
     if node.rank() > 0 {

@@ -1,15 +1,15 @@
 //! `fault`: page faults of the shared memory, beside the raw parts of each.
 
 use mapwire_host::faults::Access;
+use mapwire_settings::Transport;
 
 use super::raw_fault::RawFault;
 use super::*;
-use crate::Transport;
 use crate::measure::{median, timed_us};
 
 /// `mapwire bench fault`. A case names the bytes of a minipage and the ranks that read it before rank 0 stores to it.
-pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let is_remote = plan.transport == Transport::Udp;
+pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
+    let is_remote = plan.transport() == Transport::Udp;
     let Some(case) = role() else {
         let options = ["--wait", "poll", "--transport", "udp"];
         let options = &options[..if is_remote { 4 } else { 2 }];
@@ -28,7 +28,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let station = Station::new(&node, bytes, socket)?;
     let shared = station.shared.clone();
     in_step(station, steps, |leader| {
-        let raw = RawFault::new(&leader.ends.shared)?;
+        let raw = RawFault::new(&leader.part.shared)?;
         for owner in 0..if copies > 0 { 1 } else { OWNERS.len() } {
             for access in ["read", "write", "upgrade"] {
                 if copies == 0 || access != "read" {
@@ -52,7 +52,7 @@ struct FaultCase {
 impl FaultCase {
     fn measure(
         &self,
-        plan: Plan,
+        plan: &Plan,
         leader: &mut Leader<Station>,
         raw: &RawFault,
         report: &mut Report,
@@ -65,7 +65,7 @@ impl FaultCase {
         let Some(samples) = samples else {
             return Ok(());
         };
-        let (transport, baseline) = match leader.ends.socket {
+        let (transport, baseline) = match leader.part.socket {
             None => ("shm", "raw fault + protection change + flag round trip + copy"),
             Some(_) => ("udp", "raw fault + raw UDP round trip"),
         };
@@ -74,8 +74,8 @@ impl FaultCase {
             ("bytes", json!(self.bytes)),
             ("owner", json!(OWNERS[self.owner])),
             ("copies", json!(self.copies)),
-            ("faults", json!(leader.ends.shared.faults().to_string())),
-            ("ranks", json!(leader.ends.node.size())),
+            ("faults", json!(leader.part.shared.faults().to_string())),
+            ("ranks", json!(leader.part.node.size())),
             ("transport", json!(transport)),
         ];
         report.rows(&fields, "us", baseline, &samples.figures(1, 0));
@@ -88,7 +88,7 @@ impl FaultCase {
         let [load, store, bar, close] = raw.costs(held)?;
         let (fault, change) = if self.access == "read" { (load, bar) } else { (store, close) };
         let fault = fault + round_trip(leader)?;
-        if leader.ends.socket.is_some() {
+        if leader.part.socket.is_some() {
             return Ok(fault);
         }
         let (source, mut landing) = (vec![1_u8; self.bytes], vec![0_u8; self.bytes]);
@@ -104,7 +104,7 @@ impl FaultCase {
     fn faults(&self, leader: &mut Leader<Station>) -> Result<f64, BenchError> {
         leader.lead(PREPARE, self.copies, 1)?;
         if self.access == "upgrade" {
-            leader.ends.read_all();
+            leader.part.read_all();
         }
         leader.lead(SERVE, self.owner as u64, 1)?;
         if OWNERS[self.owner] == "sleeping" {
@@ -116,7 +116,7 @@ impl FaultCase {
             }
             _ => minipage.set(0, 1),
         };
-        let minipages = leader.ends.minipages.iter();
+        let minipages = leader.part.minipages.iter();
         Ok(median(&mut minipages.map(|minipage| timed_us(|| touch(minipage))).collect::<Vec<_>>()))
     }
 }

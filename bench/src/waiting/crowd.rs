@@ -6,7 +6,7 @@ use mapwire::SharedSlice;
 
 use super::*;
 
-/// What the ranks do: all spin on shared words, each computes while it owns what the others want, or they take tasks from a
+/// Programs: all ranks spin on shared words, each computes while it owns what the others want, or they take tasks from a
 /// queue and spin while it is empty.
 const KINDS: [&str; 3] = ["spin", "own", "queue"];
 const WAITS: [&str; 3] = ["poll", "event", "adaptive"];
@@ -31,7 +31,7 @@ const TASK: Duration = Duration::from_micros(50);
 
 /// Runs the programs and reports the figures. Where the scheduler first puts the ranks halves or doubles what a program
 /// takes, so each starts often, the ways to wait in turn, and a figure is the mean of all starts.
-pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+pub(super) fn compare(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let starts = if plan.quick { 1 } else { 24 };
     for kind in KINDS {
         let mut taken = [(); 3].map(|()| Vec::new());

@@ -116,6 +116,13 @@ unsafe impl Growing for mw_shared_counters_t {
     const FIRST: usize = 17 * 8;
 }
 
+/// Counters of C, most of which have the names that they have where they are counted.
+macro_rules! counters {
+    ($type:ident { $($from:ident: $($name:ident),*;)* } { $($other:ident: $value:expr,)* }) => {
+        $type { size: 0, $($($name: $from.$name,)*)* $($other: $value,)* }
+    };
+}
+
 /// Returns the node's counters so far in `*counters`, whose `size` must be set.
 ///
 /// # Errors
@@ -133,31 +140,19 @@ pub unsafe extern "C" fn mw_node_counters(node: Option<&mw_node_t>, counters: *m
         // A rank's link to itself stays on its host.
         links.retain(|(rank, _)| *rank != node.rank());
         let sum = |part: fn(&LinkCounters) -> u64| links.iter().map(|(_, link)| part(&link.counters)).sum();
-        let value = mw_node_counters_t {
-            size: 0,
-            commands: nic.commands,
-            failed_commands: nic.failed_commands,
-            packets_sent: nic.packets_sent,
-            bytes_sent: nic.bytes_sent,
-            packets_received: nic.packets_received,
-            bytes_received: nic.bytes_received,
+        let value = counters!(mw_node_counters_t {
+            nic: commands, failed_commands, packets_sent, bytes_sent, packets_received, bytes_received, notifications, fetches,
+                fetches_served;
+            translation: lookups, check_misses, nic_misses, pins, unpins, pinned_pages;
+        } {
             packets_rejected: nic.rejected.total(),
-            notifications: nic.notifications,
-            fetches: nic.fetches,
-            fetches_served: nic.fetches_served,
-            lookups: translation.lookups,
-            check_misses: translation.check_misses,
-            nic_misses: translation.nic_misses,
-            pins: translation.pins,
-            unpins: translation.unpins,
-            pinned_pages: translation.pinned_pages,
             refused_stores: node.refused_stores(),
             link_packets_sent: sum(|link| link.sent),
             link_packets_resent: sum(|link| link.resent),
             link_timeouts: sum(|link| link.timeouts),
             link_rtt_ns: links.iter().filter_map(|(_, link)| link.rtt_ns).max().unwrap_or(0),
             datagrams_rejected: node.rejections().map_or(0, |counted| counted.rejections()),
-        };
+        });
         // SAFETY: the caller's promise.
         unsafe { growing::write(counters, &value) }
     })
@@ -179,26 +174,11 @@ pub unsafe extern "C" fn mw_shared_counters(
         let shared = &required(shared, "shared")?.shared;
         shared.node().check_process()?;
         let done = shared.counters();
-        let value = mw_shared_counters_t {
-            size: 0,
-            read_faults: done.read_faults,
-            write_faults: done.write_faults,
-            spurious_faults: done.spurious_faults,
-            upgrades: done.upgrades,
-            invalidations: done.invalidations,
-            downgrades: done.downgrades,
-            held_back: done.held_back,
-            messages_sent: done.messages_sent,
-            messages_received: done.messages_received,
-            minipages_sent: done.minipages_sent,
-            bytes_sent: done.bytes_sent,
-            lock_acquires_local: done.lock_acquires_local,
-            lock_acquires_remote: done.lock_acquires_remote,
-            barriers: done.barriers,
-            allocations: done.allocations,
-            allocated_bytes: done.allocated_bytes,
-            prefetches: done.prefetches,
-        };
+        let value = counters!(mw_shared_counters_t {
+            done: read_faults, write_faults, spurious_faults, upgrades, invalidations, downgrades, held_back, messages_sent,
+                messages_received, minipages_sent, bytes_sent, lock_acquires_local, lock_acquires_remote, barriers, allocations,
+                allocated_bytes, prefetches;
+        } {});
         // SAFETY: the caller's promise.
         unsafe { growing::write(counters, &value) }
     })

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn mw_shared_read(
     done: Option<&mut MaybeUninit<usize>>,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    unsafe { counted(shared, Descriptor(fd), memory, length, done, read) }
+    unsafe { counted(shared, File::Descriptor(fd), memory, length, done, read) }
 }
 
 /// Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is the number of
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn mw_shared_write(
     done: Option<&mut MaybeUninit<usize>>,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    unsafe { counted(shared, Descriptor(fd), memory, length, done, write) }
+    unsafe { counted(shared, File::Descriptor(fd), memory, length, done, write) }
 }
 
 /// As `mw_shared_read`, from `stream`, which is a `FILE *` of stdio.
@@ -67,11 +67,8 @@ pub unsafe extern "C" fn mw_shared_fread(
     length: usize,
     done: Option<&mut MaybeUninit<usize>>,
 ) -> mw_status_t {
-    if stream.is_null() {
-        return call(|| Err(null("stream")));
-    }
     // SAFETY: the caller's promise.
-    unsafe { counted(shared, Stream(stream), memory, length, done, read) }
+    unsafe { counted(shared, File::Stream(stream), memory, length, done, read) }
 }
 
 /// As `mw_shared_write`, to `stream`, which is a `FILE *` of stdio. The bytes may stay in its buffer: check fflush(3) or fclose(3).
@@ -89,27 +86,29 @@ pub unsafe extern "C" fn mw_shared_fwrite(
     length: usize,
     done: Option<&mut MaybeUninit<usize>>,
 ) -> mw_status_t {
-    if stream.is_null() {
-        return call(|| Err(null("stream")));
-    }
     // SAFETY: the caller's promise.
-    unsafe { counted(shared, Stream(stream), memory, length, done, write) }
+    unsafe { counted(shared, File::Stream(stream), memory, length, done, write) }
 }
 
 /// Moves bytes between `file` and the shared memory that C names by `pass`, and returns their number in `*done`.
 ///
 /// # Safety
-/// As `mw_shared_read`.
-unsafe fn counted<F>(
+/// As `mw_shared_read` and `mw_shared_fread`.
+unsafe fn counted(
     shared: Option<&mw_shared_t>,
-    file: F,
+    file: File,
     memory: *const c_void,
     length: usize,
     done: Option<&mut MaybeUninit<usize>>,
-    pass: impl FnOnce(&SharedSlice<u8>, &mut Counted<F>) -> Result<(), mapwire::Error>,
+    pass: impl FnOnce(&SharedSlice<u8>, &mut Counted) -> Result<(), mapwire::Error>,
 ) -> mw_status_t {
     let mut file = Counted { file, bytes: 0 };
     let status = call(|| {
+        if let File::Stream(stream) = file.file
+            && stream.is_null()
+        {
+            return Err(null("stream"));
+        }
         let shared = &required(shared, "shared")?.shared;
         // SAFETY: the caller promises that the range is of allocations; that it is of the shared memory is checked.
         let slice = unsafe { SharedSlice::from_address(shared, memory as u64, length) }?;
@@ -121,106 +120,80 @@ unsafe fn counted<F>(
     status
 }
 
-fn read(to: &SharedSlice<u8>, file: &mut impl Read) -> Result<(), mapwire::Error> {
+fn read(to: &SharedSlice<u8>, file: &mut Counted) -> Result<(), mapwire::Error> {
     to.read_from(0, to.len(), file).map(drop)
 }
 
-fn write(from: &SharedSlice<u8>, file: &mut impl Write) -> Result<(), mapwire::Error> {
+fn write(from: &SharedSlice<u8>, file: &mut Counted) -> Result<(), mapwire::Error> {
     from.write_to(0, from.len(), file)
 }
 
-/// A descriptor of the caller's.
-struct Descriptor(c_int);
+/// A file of the caller's: a descriptor, or a `FILE *`.
+#[derive(Clone, Copy)]
+enum File {
+    Descriptor(c_int),
+    Stream(*mut c_void),
+}
 
-impl Read for Descriptor {
+/// A file, open while this lives, and the bytes that have passed.
+struct Counted {
+    file: File,
+    bytes: usize,
+}
+
+impl Counted {
+    /// Counts what a system call or a function of stdio moved.
+    fn count(&mut self, moved: isize) -> IoResult<usize> {
+        let moved = usize::try_from(moved).map_err(|_| Error::last_os_error())?;
+        self.bytes += moved;
+        Ok(moved)
+    }
+}
+
+impl Read for Counted {
     fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
         // Declared here, so that the header of this library does not declare them too.
         unsafe extern "C" {
             fn read(fd: c_int, to: *mut c_void, count: usize) -> isize;
-        }
-        // SAFETY: the bytes are private memory of that length; a descriptor that is not open is refused by the kernel.
-        let count = unsafe { read(self.0, to.as_mut_ptr().cast(), to.len()) };
-        usize::try_from(count).map_err(|_| Error::last_os_error())
-    }
-}
-
-impl Write for Descriptor {
-    fn write(&mut self, from: &[u8]) -> IoResult<usize> {
-        // Declared here, so that the header of this library does not declare them too.
-        unsafe extern "C" {
-            fn write(fd: c_int, from: *const c_void, count: usize) -> isize;
-        }
-        // SAFETY: the bytes are private memory of that length; a descriptor that is not open is refused by the kernel.
-        let count = unsafe { write(self.0, from.as_ptr().cast(), from.len()) };
-        usize::try_from(count).map_err(|_| Error::last_os_error())
-    }
-
-    fn flush(&mut self) -> IoResult<()> {
-        Ok(())
-    }
-}
-
-/// A `FILE *`, open while this lives.
-struct Stream(*mut c_void);
-
-impl Read for Stream {
-    fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
-        // Declared here, so that the header of this library does not declare them too.
-        unsafe extern "C" {
             fn fread(to: *mut c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
             fn ferror(stream: *mut c_void) -> c_int;
         }
-        // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
-        let count = unsafe { fread(to.as_mut_ptr().cast(), 1, to.len(), self.0) };
-        // SAFETY: as above.
-        if count == 0 && unsafe { ferror(self.0) } != 0 {
-            return Err(Error::last_os_error());
-        }
-        Ok(count)
+        let bytes = to.as_mut_ptr().cast();
+        // SAFETY: the bytes are private memory of that length. A descriptor that is not open is refused by the kernel; a stream is open, by
+        // the caller's promise.
+        self.count(unsafe {
+            match self.file {
+                File::Descriptor(fd) => read(fd, bytes, to.len()),
+                File::Stream(stream) => match fread(bytes, 1, to.len(), stream) {
+                    0 if ferror(stream) != 0 => -1,
+                    count => count as isize,
+                },
+            }
+        })
     }
 }
 
-impl Write for Stream {
+impl Write for Counted {
     fn write(&mut self, from: &[u8]) -> IoResult<usize> {
-        // Declared here, so that the header of this library does not declare them too.
+        // As above.
         unsafe extern "C" {
+            fn write(fd: c_int, from: *const c_void, count: usize) -> isize;
             fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
         }
-        // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
-        let count = unsafe { fwrite(from.as_ptr().cast(), 1, from.len(), self.0) };
-        if count == 0 && !from.is_empty() {
-            return Err(Error::last_os_error());
-        }
-        Ok(count)
+        let bytes = from.as_ptr().cast();
+        // SAFETY: as in `read`.
+        self.count(unsafe {
+            match self.file {
+                File::Descriptor(fd) => write(fd, bytes, from.len()),
+                File::Stream(stream) => match fwrite(bytes, 1, from.len(), stream) {
+                    0 if !from.is_empty() => -1,
+                    count => count as isize,
+                },
+            }
+        })
     }
 
     fn flush(&mut self) -> IoResult<()> {
         Ok(())
-    }
-}
-
-/// Counts the bytes that passed.
-struct Counted<F> {
-    file: F,
-    bytes: usize,
-}
-
-impl<F: Read> Read for Counted<F> {
-    fn read(&mut self, to: &mut [u8]) -> IoResult<usize> {
-        let count = self.file.read(to)?;
-        self.bytes += count;
-        Ok(count)
-    }
-}
-
-impl<F: Write> Write for Counted<F> {
-    fn write(&mut self, from: &[u8]) -> IoResult<usize> {
-        let count = self.file.write(from)?;
-        self.bytes += count;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> IoResult<()> {
-        self.file.flush()
     }
 }

@@ -49,12 +49,12 @@ pub struct mw_import_t {
 /// # Safety
 /// `data` points to `length` readable bytes, for as long as `'d` lasts; or the call is refused here.
 #[inline]
-pub(crate) unsafe fn to_send<'i, 'd>(
-    import: Option<&'i mw_import_t>,
+pub(crate) unsafe fn to_send<'d>(
+    import: Option<&mw_import_t>,
     data: *const c_void,
     length: usize,
     offset: u64,
-) -> Result<(&'i Import, &'d [u8]), Failure> {
+) -> Result<(&Import, &'d [u8]), Failure> {
     let import = &required(import, "import")?.import;
     memory::check_range(offset, length, import.len())?;
     // SAFETY: the caller's promise.

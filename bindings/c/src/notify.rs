@@ -64,13 +64,13 @@ impl Callback {
 /// Lets notifications through until it is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<Passage>,
     /// A thread has come out of a closed gate.
     out: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Passage {
     closed: bool,
     /// Threads that are within, one entry for each entrance.
     within: Vec<ThreadId>,
@@ -112,7 +112,7 @@ impl Gate {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Passage> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,14 +25,14 @@ const MICROS: i64 = 1_000_000;
 
 static OPS: ClientOps = ClientOps { call, abort, error, free_results, destroy: destroy_client, control };
 
-/// State behind a handle. One call at a time, as in libtirpc.
+/// ClientState behind a handle. One call at a time, as in libtirpc.
 struct Handle {
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
     /// Answer for programs that ask for the server's address: this host's, without a port.
     address: libc::sockaddr_in,
 }
 
-struct State {
+struct ClientState {
     session: Arc<Session>,
     caller: Caller,
     served: Served,
@@ -83,7 +83,7 @@ fn with(served: Served, (session, caller): (Arc<Session>, Caller)) -> *mut Clien
         sin_zero: [0; 8],
     };
     let handle = Box::new(Handle {
-        state: Mutex::new(State {
+        state: Mutex::new(ClientState {
             session,
             caller,
             served,
@@ -150,7 +150,7 @@ unsafe extern "C" fn call(
     failure.status()
 }
 
-impl State {
+impl ClientState {
     /// Adopts the credential of the handle's authenticator, if it has changed.
     unsafe fn adopt(&mut self, auth: *mut Auth) -> Result<(), Failure> {
         // SAFETY: null, or an authenticator.

@@ -28,18 +28,18 @@ pub(crate) struct Session {
 type Key = (Owner, DoorName, Option<String>);
 
 /// State of a process's membership in a server's job.
-enum Place {
+enum Membership {
     /// A thread is joining; others wait.
     Opening,
     Open(Weak<Session>),
 }
 
-static PLACES: Mutex<BTreeMap<Key, Place>> = Mutex::new(BTreeMap::new());
+static MEMBERSHIPS: Mutex<BTreeMap<Key, Membership>> = Mutex::new(BTreeMap::new());
 /// Notified of every change there.
 static CHANGED: Condvar = Condvar::new();
 
-fn places() -> MutexGuard<'static, BTreeMap<Key, Place>> {
-    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+fn memberships() -> MutexGuard<'static, BTreeMap<Key, Membership>> {
+    MEMBERSHIPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The right to join, of one thread at a time.
@@ -47,22 +47,22 @@ struct Opening(Key);
 
 impl Opening {
     fn end(self, session: &Arc<Session>) {
-        let mut places = places();
-        places.retain(|_, place| match place {
-            Place::Opening => true,
-            Place::Open(session) => session.strong_count() > 0,
+        let mut memberships = memberships();
+        memberships.retain(|_, membership| match membership {
+            Membership::Opening => true,
+            Membership::Open(session) => session.strong_count() > 0,
         });
-        places.insert(self.0.clone(), Place::Open(Arc::downgrade(session)));
+        memberships.insert(self.0.clone(), Membership::Open(Arc::downgrade(session)));
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        let mut places = places();
-        if let Some(Place::Opening) = places.get(&self.0) {
-            places.remove(&self.0);
+        let mut memberships = memberships();
+        if let Some(Membership::Opening) = memberships.get(&self.0) {
+            memberships.remove(&self.0);
         }
-        drop(places);
+        drop(memberships);
         CHANGED.notify_all();
     }
 }
@@ -70,16 +70,16 @@ impl Drop for Opening {
 /// The present membership, unless it is `ended`; else the right to join. Waits until `deadline` for another thread that is joining, and
 /// then returns `None`.
 fn enter(key: &Key, ended: Option<&Arc<Session>>, deadline: Instant) -> Option<Result<Arc<Session>, Opening>> {
-    let mut places = places();
+    let mut memberships = memberships();
     loop {
-        match places.get(key) {
-            Some(Place::Opening) => {
+        match memberships.get(key) {
+            Some(Membership::Opening) => {
                 let left = deadline.checked_duration_since(Instant::now())?;
-                let waited = CHANGED.wait_timeout(places, left);
-                places = waited.unwrap_or_else(PoisonError::into_inner).0;
+                let waited = CHANGED.wait_timeout(memberships, left);
+                memberships = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            Some(Place::Open(session)) => {
+            Some(Membership::Open(session)) => {
                 if let Some(session) = session.upgrade()
                     && ended.is_none_or(|ended| !Arc::ptr_eq(ended, &session))
                 {
@@ -88,7 +88,7 @@ fn enter(key: &Key, ended: Option<&Arc<Session>>, deadline: Instant) -> Option<R
             }
             None => {}
         }
-        places.insert(key.clone(), Place::Opening);
+        memberships.insert(key.clone(), Membership::Opening);
         return Some(Err(Opening(key.clone())));
     }
 }

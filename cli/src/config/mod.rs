@@ -14,7 +14,7 @@ pub(crate) use layers::Layers;
 pub(crate) use options::JobOptions;
 #[cfg(test)]
 pub(crate) use options::is_possible;
-pub(crate) use settings::{Bind, Settings, Transport};
+pub(crate) use settings::{Bind, Settings};
 
 use crate::args::ConfigArgs;
 use crate::{Failure, failing};

@@ -234,20 +234,34 @@ pub(crate) fn is_possible(key: &str, text: &str) -> bool {
     find(key).is_some_and(|option| (option.check)(text).is_ok())
 }
 
-/// What a command line gives of the options, by their keys. The values are checked with those of file and variables, where an error can
-/// say where a wrong one comes from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct JobOptions(BTreeMap<&'static str, String>);
+/// Those that `mapwire ping` takes for its job.
+const OF_PING: [&str; 5] = ["transport", "addresses", "insecure", "wait", "timeout"];
 
-impl JobOptions {
+/// What a command line gives of the options, by their keys; of all, or of those of `mapwire ping`. The values are checked with those of file
+/// and variables, where an error can say where a wrong one comes from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobOptions<const OF_PING_ONLY: bool = false>(BTreeMap<&'static str, String>);
+
+impl<const OF_PING_ONLY: bool> JobOptions<OF_PING_ONLY> {
+    fn options() -> impl Iterator<Item = &'static JobOption> {
+        OPTIONS.iter().filter(|option| !OF_PING_ONLY || OF_PING.contains(&option.key))
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
+
+    /// The words that give the same to another command.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let given = Self::options().filter_map(|option| Some((option, self.get(option.key)?)));
+        let words = given.map(|(option, text)| (option.flag(), (!option.is_switch()).then(|| text.to_owned())));
+        words.flat_map(|(flag, text)| [Some(flag), text]).flatten().collect()
+    }
 }
 
-impl clap::Args for JobOptions {
+impl<const OF_PING_ONLY: bool> clap::Args for JobOptions<OF_PING_ONLY> {
     fn augment_args(command: Command) -> Command {
-        command.args(OPTIONS.iter().map(JobOption::arg))
+        command.args(Self::options().map(JobOption::arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -255,9 +269,9 @@ impl clap::Args for JobOptions {
     }
 }
 
-impl clap::FromArgMatches for JobOptions {
+impl<const OF_PING_ONLY: bool> clap::FromArgMatches for JobOptions<OF_PING_ONLY> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = OPTIONS.iter().filter_map(|option| Some((option.key, option.given(matches)?)));
+        let given = Self::options().filter_map(|option| Some((option.key, option.given(matches)?)));
         Ok(Self(given.collect()))
     }
 

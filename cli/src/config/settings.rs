@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mapwire_settings::Transport;
 use serde::{Deserialize, Serialize};
 
 use super::layers::{ConfigError, Layers};
@@ -17,31 +18,9 @@ pub(crate) enum Bind {
     Core,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Transport {
-    /// By shared memory.
-    Shm,
-    /// As if each were on a host of its own.
-    Udp,
-    /// The same, by libfabric.
-    Ofi,
-}
-
-impl Transport {
-    /// What a text means that was checked.
-    pub(crate) fn of(text: &str) -> Self {
-        match text {
-            "udp" => Self::Udp,
-            text if text.starts_with("ofi") => Self::Ofi,
-            _ => Self::Shm,
-        }
-    }
-}
-
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) ranks: Option<u32>,
-    pub(crate) transport: Transport,
     pub(crate) timeout: Option<Duration>,
     /// A rank that is stopped for this long ends the job.
     pub(crate) stop_grace: Duration,
@@ -54,6 +33,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    pub(crate) fn transport(&self) -> Transport {
+        let mut given = self.environment.iter().filter(|(name, _)| name == "MAPWIRE_TRANSPORT");
+        Transport::of(given.next().map_or("", |(_, text)| text))
+    }
+
     pub(crate) fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
         let mut environment = Vec::new();
         for option in &OPTIONS {
@@ -70,7 +54,6 @@ impl Settings {
         let tag = text("tag") != Some("false");
         Ok(Self {
             ranks: text("ranks").and_then(|t| t.parse().ok()),
-            transport: Transport::of(text("transport").unwrap_or_default()),
             timeout: text("timeout").and_then(|text| seconds(text).ok()),
             stop_grace: text("stop_grace").and_then(|t| seconds(t).ok()).unwrap_or_default(),
             bind: if text("bind") == Some("core") { Bind::Core } else { Bind::None },

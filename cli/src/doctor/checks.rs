@@ -283,7 +283,7 @@ fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
     }
 }
 
-/// What libfabric could carry packets by; without it `--transport ofi` cannot be had, and nothing else is missing.
+/// Providers of libfabric that could carry packets. Without libfabric only `--transport ofi` is missing.
 fn libfabric() -> Finding {
     let check = "libfabric";
     let listed = ofi::version().and_then(|version| Ok((version, ofi::providers()?)));
@@ -354,7 +354,7 @@ fn huge_pages(limits: &Limits) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::doctor::Verdict;
 
     #[test]
     fn kernel_releases_of_all_shapes_are_read() {
@@ -367,7 +367,7 @@ mod tests {
     fn whatever_is_not_right_comes_with_a_mend_and_names_are_distinct() {
         let findings = all();
         for finding in &findings {
-            assert_eq!(finding.mend.is_some(), finding.state != State::Ok, "{finding:?}");
+            assert_eq!(finding.mend.is_some(), finding.state != Verdict::Ok, "{finding:?}");
             assert!(!finding.finding.is_empty());
         }
         let mut names: Vec<_> = findings.iter().map(|f| f.check).collect();
@@ -384,9 +384,9 @@ mod tests {
     #[test]
     fn losing_one_of_two_ways_is_a_warning_and_losing_both_a_failure() {
         let lost = || Err("refused".to_owned());
-        assert_eq!(fault_backend(FaultBackend::Userfaultfd, lost(), true).state, State::Warn);
-        assert_eq!(fault_backend(FaultBackend::Sigsegv, lost(), false).state, State::Fail);
-        assert_eq!(pinner(PinnerKind::IoUring, lost(), true).state, State::Warn);
-        assert_eq!(pinner(PinnerKind::Mlock, lost(), false).state, State::Fail);
+        assert_eq!(fault_backend(FaultBackend::Userfaultfd, lost(), true).state, Verdict::Warn);
+        assert_eq!(fault_backend(FaultBackend::Sigsegv, lost(), false).state, Verdict::Fail);
+        assert_eq!(pinner(PinnerKind::IoUring, lost(), true).state, Verdict::Warn);
+        assert_eq!(pinner(PinnerKind::Mlock, lost(), false).state, Verdict::Fail);
     }
 }

@@ -19,7 +19,7 @@ const INDENT: usize = 21;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum Verdict {
     Ok,
     /// mapwire works, but slower or smaller than it could.
     Warn,
@@ -29,7 +29,7 @@ enum State {
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
-    state: State,
+    state: Verdict,
     finding: String,
     /// What to do, as a command where there is one.
     mend: Option<String>,
@@ -37,15 +37,15 @@ struct Finding {
 
 impl Finding {
     fn ok(check: &'static str, finding: impl Into<String>) -> Self {
-        Self { check, state: State::Ok, finding: finding.into(), mend: None }
+        Self { check, state: Verdict::Ok, finding: finding.into(), mend: None }
     }
 
     fn warn(check: &'static str, finding: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { check, state: State::Warn, finding: finding.into(), mend: Some(mend.into()) }
+        Self { check, state: Verdict::Warn, finding: finding.into(), mend: Some(mend.into()) }
     }
 
     fn fail(check: &'static str, finding: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { check, state: State::Fail, finding: finding.into(), mend: Some(mend.into()) }
+        Self { check, state: Verdict::Fail, finding: finding.into(), mend: Some(mend.into()) }
     }
 }
 
@@ -64,9 +64,9 @@ pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
             continue;
         }
         let state = match finding.state {
-            State::Ok => "ok  ",
-            State::Warn => "warn",
-            State::Fail => "FAIL",
+            Verdict::Ok => "ok  ",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "FAIL",
         };
         let text = stdio::wrapped(&finding.finding, INDENT, columns);
         println!("{state}  {:<14} {text}", finding.check);
@@ -75,7 +75,7 @@ pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
             println!("{:INDENT$}{mend}", "");
         }
     }
-    if findings.iter().any(|f| f.state == State::Fail) {
+    if findings.iter().any(|f| f.state == Verdict::Fail) {
         eprintln!("mapwire: mapwire cannot work on this computer as it is; see the lines marked FAIL");
         return ExitCode::FAILURE;
     }

@@ -5,27 +5,26 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use mapwire_console::whole_file::Destination;
+use mapwire_settings::Transport;
 
-use super::capture::Capture;
 use super::trace::Trace;
-use super::{Work, hosts};
+use super::{Work, capture, hosts};
 use crate::Failure;
 use crate::args::RunArgs;
-use crate::config::Transport;
 
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Written {
-    /// What they communicate.
+    /// Their sends, fetches and receives.
     pub(crate) trace: bool,
     /// Their datagrams.
     pub(crate) capture: bool,
 }
 
 impl Written {
-    /// What the ranks' environment gets when they are to write into `folder`.
+    /// Variables that make ranks write into `folder`.
     pub(crate) fn variables(self, folder: &Path) -> impl Iterator<Item = (String, String)> {
         let folder = folder.to_string_lossy().into_owned();
         let names = [(TRACE, self.trace), (CAPTURE, self.capture)].into_iter();
@@ -38,7 +37,8 @@ pub(super) struct Gathering {
     folder: OwnedFd,
     path: PathBuf,
     trace: Option<Trace>,
-    capture: Option<Capture>,
+    capture: Option<Destination>,
+    ranks: u32,
 }
 
 pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Failure> {
@@ -92,7 +92,7 @@ impl Gathering {
         let command: Vec<String> = command.map(Into::into).collect();
         let per_node = args.procs_per_node.unwrap_or(1);
         let trace = trace.map(|target| Trace::new(target, work.ranks(), work.hosts(), per_node, command));
-        Ok(Some(Self { folder, path, trace, capture: capture.map(|target| Capture::new(target, work.ranks())) }))
+        Ok(Some(Self { folder, path, trace, capture, ranks: work.ranks() }))
     }
 
     pub(super) fn written(&self) -> Written {
@@ -108,7 +108,10 @@ impl Gathering {
         // By the descriptor: a folder of this name might be another by now.
         let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
         let trace = self.trace.is_none_or(|it| tell("trace", &it.path(), it.write(&folder)));
-        let capture = self.capture.is_none_or(|it| tell("capture", &it.path(), it.write(&folder)));
+        let capture = self.capture.is_none_or(|target| {
+            let path = target.path();
+            tell("capture", &path, capture::write(target, self.ranks, &folder))
+        });
         remove(&self.path);
         trace && capture
     }
@@ -122,7 +125,7 @@ impl Gathering {
 impl Work {
     fn sends_datagrams(&self) -> bool {
         match self {
-            Self::Here(job) => job.settings.transport == Transport::Udp && self.ranks() > 1,
+            Self::Here(job) => job.settings.transport() == Transport::Udp && self.ranks() > 1,
             Self::Spread(hosts::Spread { .. }) => self.hosts() > 1,
         }
     }

@@ -29,7 +29,7 @@ impl Group {
     /// Makes a group. `None` where there are none of version 2, the kernel cannot kill a group, or this user may not make one.
     pub(super) fn create() -> Option<Self> {
         let own = own_folder()?;
-        // Who moves a process from one group to another must be allowed to write to the group above both.
+        // To move a process between groups, one must be allowed to write to the group above both.
         let writable = |path: PathBuf| File::options().write(true).open(path).ok();
         writable(own.join("cgroup.procs"))?;
         remove_stale(&own);

@@ -17,9 +17,9 @@ use super::group::Group;
 use super::signals::{self, ENDING, Signals};
 use super::sweeper;
 
-/// What the launcher holds of the keeper: a byte a signal, and the end when the keeper dies.
+/// The launcher's end of a pipe from the keeper: a byte a signal, and the end when the keeper dies.
 pub(crate) struct Link {
-    /// Whose child the launcher is, as long as the keeper lives.
+    /// The launcher's parent, as long as it lives.
     pub(crate) keeper: Pid,
     pub(crate) pipe: OwnedFd,
     pub(crate) signals: Signals,

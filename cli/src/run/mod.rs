@@ -55,22 +55,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mapwire_settings::Transport;
 use mapwire_transport::board::MAX_RANKS;
 use mapwire_transport::rendezvous::Secret;
 
 use crate::args::RunArgs;
-use crate::config::{Layers, Settings, Transport};
+use crate::config::{Layers, Settings};
 use crate::{Failure, failing};
 
 /// Which ranks a launcher starts, and where the others are.
-pub(crate) struct Place {
+pub(crate) struct Layout {
     pub(crate) ranks: Range<u32>,
     hosts: Vec<u32>,
     /// The number of this host and the job's secret, where other hosts have launchers of their own.
     here: Option<(u32, Secret)>,
 }
 
-impl Place {
+impl Layout {
     fn whole(ranks: u32, transport: Transport) -> Self {
         Self {
             ranks: 0..ranks,
@@ -109,7 +110,7 @@ impl Place {
 }
 
 pub(crate) struct Job {
-    place: Place,
+    layout: Layout,
     program: program::Program,
     variables: Vec<(OsString, OsString)>,
     settings: Settings,
@@ -184,16 +185,16 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, Failure> {
         .map_err(|error| failing(error.exit_code())(error))?;
     let meeting = names::Meeting::of(args, &settings)?;
     let place = match &meeting {
-        None => Place::whole(ranks, settings.transport),
+        None => Layout::whole(ranks, settings.transport()),
         Some(meeting) => meeting.place(),
     };
-    Ok(Work::Here(Job { place, program, variables, settings, seeing, meeting: meeting.map(Box::new) }))
+    Ok(Work::Here(Job { layout: place, program, variables, settings, seeing, meeting: meeting.map(Box::new) }))
 }
 
 impl Work {
     fn ranks(&self) -> u32 {
         match self {
-            Self::Here(job) => job.place.size(),
+            Self::Here(job) => job.layout.size(),
             Self::Spread(spread) => spread.plan.size(),
         }
     }

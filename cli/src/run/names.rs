@@ -13,7 +13,7 @@ use mapwire_names::SharedSecret;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::keeper::Link;
-use super::{Place, signals};
+use super::{Layout, signals};
 use crate::args::RunArgs;
 use crate::config::Settings;
 
@@ -29,7 +29,7 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// What the command line asks for; `None`: nothing of the kind.
+    /// By the command line; `None` without `--job`.
     pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Option<Self>, crate::Failure> {
         let (Some(name), Some(of)) = (&args.job, args.of) else {
             return Ok(None);
@@ -58,12 +58,12 @@ impl Meeting {
     }
 
     /// The place of the ranks before their numbers are known.
-    pub(super) fn place(&self) -> Place {
-        Place::part(0..self.wanted.count, self.job.size)
+    pub(super) fn place(&self) -> Layout {
+        Layout::part(0..self.wanted.count, self.job.size)
     }
 
     /// Joins, and waits for the others. Gives the membership, and the place of the ranks.
-    pub(super) fn join(mut self, link: &Link) -> Result<(Membership, Place), u8> {
+    pub(super) fn join(mut self, link: &Link) -> Result<(Membership, Layout), u8> {
         let say = |text: String| eprintln!("mapwire: {text}");
         let started = Session::start(&self.job.store, self.shared.clone(), self.wanted.clone());
         let session = started.map_err(|error| {
@@ -80,7 +80,7 @@ impl Meeting {
                     }
                     News::Formed(incarnation, ranks) => {
                         self.job.incarnation = Some(incarnation);
-                        let place = Place::part(ranks, self.job.size);
+                        let place = Layout::part(ranks, self.job.size);
                         let job = self.job;
                         return Ok((Membership { session, job }, place));
                     }
@@ -151,7 +151,7 @@ impl Membership {
         self.session.leave();
     }
 
-    /// What a rank is told of the job, instead of a launcher's broker: they have one among them.
+    /// A rank's variables that name the job, instead of a launcher's broker: the ranks have one among them.
     pub(super) fn variables(&self, rank: u32) -> Vec<(OsString, OsString)> {
         let mut job = self.job.clone();
         job.rank = Some(rank);

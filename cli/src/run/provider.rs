@@ -8,7 +8,7 @@ use std::ffi::OsString;
 const TCP: [(&str, &str); 3] =
     [("FI_OFI_RXM_BUFFER_SIZE", "1024"), ("FI_OFI_RXM_EAGER_LIMIT", "16384"), ("FI_OFI_RXM_MSG_RX_SIZE", "256")];
 
-/// What ranks get besides `settings`. Nothing for a user who has set one of these variables, by `is_set`: they belong together.
+/// Variables for ranks besides `settings`. None if the user has set one of them, by `is_set`: they belong together.
 pub(super) fn variables(settings: &[(String, String)], is_set: impl Fn(&str) -> bool) -> Vec<(OsString, OsString)> {
     let is_tcp = settings
         .iter()

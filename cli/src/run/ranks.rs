@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitStatus, getpgid, kill_process, kill_proce
 
 use super::Job;
 use super::ending::{self, RankEnd};
-use super::hosts::{Order, Uplink};
+use super::hosts::{Message, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
 use super::names::{Heard, Membership};
@@ -25,7 +25,7 @@ use super::start;
 use super::supervisor::{Crew, Ended, FIRST_TOKEN, KILL_GRACE, Phase, Supervisor};
 use crate::see::Sample;
 
-/// What ranks started and left behind may take to finish its output, after a clean end.
+/// Time for processes that ranks left behind to finish their output, after a clean end.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// The broker, the uplink and the membership, which are served in every turn.
@@ -87,7 +87,7 @@ pub(super) fn run(mut job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, O
     let named = match job.meeting.take().map(|meeting| meeting.join(&link)) {
         None => None,
         Some(Ok((membership, place))) => {
-            job.place = place;
+            job.layout = place;
             Some(membership)
         }
         Some(Err(code)) => return (Ended::early(code, keeper), None),
@@ -117,7 +117,7 @@ impl Ranks {
         uplink: Option<Uplink>,
         named: Option<Membership>,
     ) -> Result<(Self, Supervisor), String> {
-        start::raise_descriptor_limit(job.place.ranks.len() as u32);
+        start::raise_descriptor_limit(job.layout.ranks.len() as u32);
         let broker = start::broker(job)?;
         let mut supervisor = Supervisor::new(link, uplink.as_ref().map(Uplink::sinks), job.seeing.take())?;
         let error = |errno: Errno| format!("cannot set up the event loop: {}", start::explain(&errno.into()));
@@ -132,7 +132,7 @@ impl Ranks {
         let this = Self {
             broker,
             ranks: Vec::new(),
-            first: job.place.ranks.start,
+            first: job.layout.ranks.start,
             uplink,
             named,
             stop_grace: job.settings.stop_grace,
@@ -184,11 +184,12 @@ impl Ranks {
         let killed = 128 + libc::SIGKILL as u8;
         for order in uplink.serve(&mut self.broker, now) {
             match order {
-                Order::End(code) => supervisor.end(self, code, now),
-                Order::Kill => supervisor.kill(self, killed, now),
-                Order::Stop => self.signal_ranks(Signal::STOP),
-                Order::Continue => self.signal_ranks(Signal::CONT),
-                Order::HeadIsGone => {
+                Some(Message::End { code }) => supervisor.end(self, code, now),
+                Some(Message::Kill) => supervisor.kill(self, killed, now),
+                Some(Message::Stop) => self.signal_ranks(Signal::STOP),
+                Some(Message::Continue) => self.signal_ranks(Signal::CONT),
+                Some(_) => {}
+                None => {
                     let _ = supervisor.forget(rustix::stdio::stdin());
                     supervisor.kill(self, killed, now);
                 }
@@ -225,7 +226,7 @@ impl Ranks {
         let late = self.numbers(|r| r.end.is_none() && late(r));
         if !late.is_empty() {
             supervisor.say(&format!(
-                "rank {} is stopped for more than {} s (--stop-grace), so its peers wait in vain; ending the job",
+                "rank {} is stopped for more than {} s (--stop-grace), so its peers cannot continue; ending the job",
                 late.join(", "),
                 self.stop_grace.as_secs_f32()
             ));

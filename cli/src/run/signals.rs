@@ -117,32 +117,13 @@ pub(super) fn fork() -> io::Result<Option<rustix::process::Pid>> {
 
 /// The name of a signal, as `kill -l` has it.
 pub(crate) fn name(signal: i32) -> String {
-    let known = [
-        (libc::SIGHUP, "SIGHUP"),
-        (libc::SIGINT, "SIGINT"),
-        (libc::SIGQUIT, "SIGQUIT"),
-        (libc::SIGILL, "SIGILL"),
-        (libc::SIGTRAP, "SIGTRAP"),
-        (libc::SIGABRT, "SIGABRT"),
-        (libc::SIGBUS, "SIGBUS"),
-        (libc::SIGFPE, "SIGFPE"),
-        (libc::SIGKILL, "SIGKILL"),
-        (libc::SIGUSR1, "SIGUSR1"),
-        (libc::SIGSEGV, "SIGSEGV"),
-        (libc::SIGUSR2, "SIGUSR2"),
-        (libc::SIGPIPE, "SIGPIPE"),
-        (libc::SIGALRM, "SIGALRM"),
-        (libc::SIGTERM, "SIGTERM"),
-        (libc::SIGSTOP, "SIGSTOP"),
-        (libc::SIGTSTP, "SIGTSTP"),
-        (libc::SIGTTIN, "SIGTTIN"),
-        (libc::SIGTTOU, "SIGTTOU"),
-        (libc::SIGXCPU, "SIGXCPU"),
-        (libc::SIGXFSZ, "SIGXFSZ"),
-        (libc::SIGSYS, "SIGSYS"),
-    ];
-    match known.iter().find(|(number, _)| *number == signal) {
-        Some((_, name)) => (*name).to_owned(),
-        None => format!("signal {signal}"),
+    macro_rules! named {
+        ($($name:ident)*) => { [$((libc::$name, stringify!($name))),*] };
     }
+    let known = named! {
+        SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM
+        SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGXCPU SIGXFSZ SIGSYS
+    };
+    let found = known.iter().find(|(number, _)| *number == signal);
+    found.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
 }

@@ -15,13 +15,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::group::Group;
 use super::ranks::{Pipe, Rank, Ranks};
-use super::{Job, Place};
+use super::{Job, Layout};
 use super::{provider, spawn, terminal};
 use crate::config::Bind;
 
 pub(super) fn broker(job: &Job) -> Result<Broker, String> {
-    let hosts = &job.place.hosts;
-    match &job.place.here {
+    let hosts = &job.layout.hosts;
+    match &job.layout.here {
         None => Broker::new(hosts, channels()),
         Some((here, secret)) => Broker::of_host(hosts, *here, *secret, channels()),
     }
@@ -52,9 +52,9 @@ pub(super) fn ranks(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result
     let of_provider = provider::variables(&job.settings.environment, |name| {
         std::env::var_os(name).is_some() || job.variables.iter().any(|(given, _)| given == name)
     });
-    let mut stdin = (job.place.ranks.start == 0).then(|| all.stdin_of_rank_0());
-    for rank in job.place.ranks.clone() {
-        let mut environment = rank_variables(all, rank, &job.place);
+    let mut stdin = (job.layout.ranks.start == 0).then(|| all.stdin_of_rank_0());
+    for rank in job.layout.ranks.clone() {
+        let mut environment = rank_variables(all, rank, &job.layout);
         for (name, value) in &job.settings.environment {
             environment.push((name.as_str().into(), value.as_str().into()));
         }
@@ -62,7 +62,7 @@ pub(super) fn ranks(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result
         environment.splice(0..0, job.variables.iter().cloned());
         environment.splice(0..0, terminal::variables(job.settings.stdout));
         environment.splice(0..0, of_provider.iter().cloned());
-        let local = (rank - job.place.ranks.start) as usize;
+        let local = (rank - job.layout.ranks.start) as usize;
         let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
         let stdin = stdin.take().unwrap_or_else(nothing);
         let name = job.program.name.to_string_lossy();
@@ -83,8 +83,8 @@ pub(super) fn ranks(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result
     Ok(())
 }
 
-/// What a rank finds in its environment, beside the launcher's own and the options.
-fn rank_variables(all: &Ranks, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
+/// A rank's variables, beside the launcher's own and the options.
+fn rank_variables(all: &Ranks, rank: u32, place: &Layout) -> Vec<(OsString, OsString)> {
     let local = (rank - place.ranks.start).to_string();
     let (rank_text, size) = (rank.to_string(), place.size().to_string());
     let pairs = [

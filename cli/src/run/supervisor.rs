@@ -49,7 +49,7 @@ pub(super) enum Phase {
 
 /// The processes that a supervisor watches.
 pub(super) trait Crew {
-    /// What they get to end in order, beyond [`KILL_GRACE`].
+    /// Time to end in order, beyond [`KILL_GRACE`].
     const MORE_GRACE: Duration;
 
     fn advance(&mut self, supervisor: &mut Supervisor, now: Instant);
@@ -64,7 +64,7 @@ pub(super) trait Crew {
     fn kill(&mut self, supervisor: &mut Supervisor, now: Instant);
     /// Stops all, then this process until it is continued, and continues all.
     fn pause(&mut self);
-    /// Who is ended, as in "ending 2 ranks".
+    /// The members for a message, as in "ending 2 ranks".
     fn members(&self) -> String;
     /// Said when the keeper was killed.
     fn orphaned(&self) -> Option<&'static str>;
@@ -90,7 +90,7 @@ pub(super) struct Supervisor {
     epoll: OwnedFd,
     signals: Signals,
     keeper: OwnedFd,
-    /// Whose child this process is until the keeper is killed.
+    /// This process's parent until the keeper is killed.
     keeper_pid: Pid,
     keeper_is_gone: bool,
     pub(super) group: Option<Group>,

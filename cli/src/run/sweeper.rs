@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::group::Group;
 
-/// What this process does from here on; it holds nothing that keeper and launcher wait for the end of.
+/// Becomes the sweeper. It holds no pipe whose end keeper or launcher wait for.
 pub(super) fn sweep(group: &Group, awaited: &OwnedFd) -> ! {
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"mapwire-sweeper");

@@ -45,7 +45,7 @@ impl Trace {
         if readers.is_empty() {
             return Err("no rank joined the job, so none wrote what it communicates".to_owned());
         }
-        // What each rank has counted itself goes with the trace, so that a study of it can be compared.
+        // Each rank's own counters go with the trace, to be compared with a study of it.
         let counted = (0..self.ranks).filter_map(|rank| {
             let text = fs::read_to_string(counters_of(folder, rank)).ok()?;
             Some(format!("rank {rank} counted {}", text.trim()))

@@ -1,6 +1,5 @@
 //! The figures of one rank at one time.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use mapwire_driver::metrics::{Metric, metrics};
@@ -9,14 +8,6 @@ use serde_json::{Map, Value, json};
 
 /// The figures, in the order in which ranks publish them.
 pub(crate) static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(metrics);
-
-static PLACES: LazyLock<HashMap<&'static str, Vec<usize>>> = LazyLock::new(|| {
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (place, metric) in METRICS.iter().enumerate() {
-        places.entry(metric.name).or_default().push(place);
-    }
-    places
-});
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
@@ -56,10 +47,9 @@ impl Sample {
 
     /// The figure of this name, summed over its labels.
     pub(crate) fn figure(&self, name: &str) -> u64 {
-        let places = PLACES.get(name).map_or(&[][..], Vec::as_slice);
-        debug_assert!(!places.is_empty(), "there is no figure {name}");
-        let words = places.iter().filter_map(|place| self.words.get(*place));
-        words.fold(0, |sum, word| sum.wrapping_add(*word))
+        let named = METRICS.iter().zip(&self.words).filter(|(metric, _)| metric.name == name);
+        debug_assert!(named.clone().next().is_some(), "unknown figure {name}");
+        named.fold(0, |sum: u64, (_, word)| sum.wrapping_add(*word))
     }
 
     pub(crate) fn json(&self) -> Value {

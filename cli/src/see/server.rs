@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Sample, exposition};
 
 const LONGEST: usize = 8 << 10;
-/// What a client may take to ask, and to take its answer.
+/// Time for a client's request, and for its taking the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Samples that the job's event loop renews and the endpoint shows.
@@ -33,7 +33,7 @@ pub(crate) fn start(listener: TcpListener, shown: Shown) -> io::Result<()> {
     let serve = move || {
         loop {
             match listener.accept() {
-                // Who breaks off has no answer.
+                // A client that breaks off gets no answer.
                 Ok((client, _)) => drop(answer(client, &shown)),
                 // No descriptors, for a while perhaps.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),

@@ -57,7 +57,7 @@ fn read(pid: u32) -> Result<Vec<Statistics>, StatsError> {
     paths.sort();
     let mut found = Vec::with_capacity(paths.len());
     for path in paths {
-        // What only has the name, such as a pipe, must not make this wait.
+        // Another file of this name, such as a pipe, must not make this wait.
         let mut options = File::options();
         let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
         match file {
@@ -150,7 +150,7 @@ fn watch(args: &StatsArgs) -> Result<(), StatsError> {
 
 const TITLE: &str = "  RAM MiB  disk MiB  remote MiB  faults/s    hit %  fetched/s  stored/s  p99 so far";
 
-/// What came since `before`, a second ago.
+/// Rates since `before`, a second ago.
 fn row(now: &Statistics, before: &Statistics) -> String {
     let mib = |pages: usize| pages as f64 / 256.0;
     let since = |count: fn(&Statistics) -> u64| count(now).saturating_sub(count(before));

@@ -30,7 +30,7 @@ const KEEP: Duration = Duration::from_secs(1);
 /// How long processes have to bring their pages elsewhere at the end.
 const LEAVING: Duration = Duration::from_secs(4);
 
-/// What programs of whoever has the secret can have said without end.
+/// Log lines that programs with the secret can cause without end.
 const UNSTARTED: &str = "processes that lend memory and could not be started";
 
 #[derive(Debug)]

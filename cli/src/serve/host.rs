@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What the host keeps for itself: a twentieth of its memory, and a quarter of a GiB at least.
+/// Memory that the host keeps for itself: a twentieth of its memory, and a quarter of a GiB at least.
 const LEAST_RESERVE: u64 = 256 << 20;
 
 /// The host is idle while others than donors use less of its processors than this, in percent.
@@ -20,7 +20,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What the kernel says; `None` where it does not.
+    /// By `/proc/meminfo`; `None` where that cannot be read.
     pub(super) fn now() -> Option<Self> {
         parse_memory(&fs::read_to_string("/proc/meminfo").ok()?)
     }

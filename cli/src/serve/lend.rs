@@ -22,7 +22,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// How long it is waited for the next page to go, where there are to be fewer.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// What `mapwire serve` orders: lines of a number of pages, and whether more may be asked for.
+/// Orders of `mapwire serve`: lines of a number of pages, and whether more may be asked for.
 #[derive(Debug, Default)]
 struct Orders {
     pages: AtomicU32,

@@ -78,7 +78,7 @@ impl Destination {
 
 struct Walk {
     folder: OwnedFd,
-    /// What is left of the path, last component first.
+    /// The rest of the path, last component first.
     rest: Vec<OsString>,
     links: usize,
 }

@@ -21,7 +21,7 @@ pub struct Host {
 /// Samples that a stream of the smallest messages has under way.
 const SAMPLES: usize = 64;
 
-struct Ends {
+struct Ports {
     publisher: Publisher<ipc::Service, [u8], ()>,
     subscriber: Subscriber<ipc::Service, [u8], ()>,
     /// The message that was taken last.
@@ -30,10 +30,10 @@ struct Ends {
 }
 
 thread_local! {
-    static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
+    static PORTS: RefCell<Option<Ports>> = const { RefCell::new(None) };
 }
 
-fn open(host: &Host) -> Result<Ends, Box<dyn core::error::Error>> {
+fn open(host: &Host) -> Result<Ports, Box<dyn core::error::Error>> {
     set_log_level(LogLevel::Error);
     // SAFETY: a string that `peer.h` promises.
     let place = unsafe { CStr::from_ptr(host.place) }.to_string_lossy();
@@ -56,11 +56,11 @@ fn open(host: &Host) -> Result<Ends, Box<dyn core::error::Error>> {
     let mut theirs = vec![0_u8; 16_384];
     (host.exchange)([0_u8; 8].as_ptr().cast(), 8, theirs.as_mut_ptr().cast());
     publisher.update_connections()?;
-    Ok(Ends { publisher, subscriber, held: None, _node: node })
+    Ok(Ports { publisher, subscriber, held: None, _node: node })
 }
 
-fn with<T>(run: impl FnOnce(&mut Ends) -> Result<T, Box<dyn core::error::Error>>) -> Option<T> {
-    ENDS.with_borrow_mut(|ends| match run(ends.as_mut()?) {
+fn with<T>(run: impl FnOnce(&mut Ports) -> Result<T, Box<dyn core::error::Error>>) -> Option<T> {
+    PORTS.with_borrow_mut(|ports| match run(ports.as_mut()?) {
         Ok(value) => Some(value),
         Err(error) => {
             eprintln!("iceoryx2: {error}");
@@ -75,8 +75,8 @@ fn with<T>(run: impl FnOnce(&mut Ends) -> Result<T, Box<dyn core::error::Error>>
 pub unsafe extern "C" fn peer_open(host: *const Host) -> c_int {
     // SAFETY: the caller's promise.
     match open(unsafe { &*host }) {
-        Ok(ends) => {
-            ENDS.set(Some(ends));
+        Ok(ports) => {
+            PORTS.set(Some(ports));
             0
         }
         Err(error) => {
@@ -102,8 +102,8 @@ pub extern "C" fn peer_ways() -> *const *const c_char {
 pub unsafe extern "C" fn peer_put(_way: c_uint, data: *const c_void, bytes: usize, _at: usize, _number: u64) -> c_int {
     // SAFETY: the caller's promise.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes) };
-    let sent = with(|ends| {
-        let sample = ends.publisher.loan_slice_uninit(bytes)?;
+    let sent = with(|ports| {
+        let sample = ports.publisher.loan_slice_uninit(bytes)?;
         sample.write_from_slice(data).send()?;
         Ok(())
     });
@@ -112,10 +112,10 @@ pub unsafe extern "C" fn peer_put(_way: c_uint, data: *const c_void, bytes: usiz
 
 #[unsafe(no_mangle)]
 pub extern "C" fn peer_take(_way: c_uint, bytes: usize, _at: usize, _number: u64) -> *const c_void {
-    let taken = with(|ends| {
-        ends.held = None;
+    let taken = with(|ports| {
+        ports.held = None;
         let sample = loop {
-            if let Some(sample) = ends.subscriber.receive()? {
+            if let Some(sample) = ports.subscriber.receive()? {
                 break sample;
             }
         };
@@ -123,7 +123,7 @@ pub extern "C" fn peer_take(_way: c_uint, bytes: usize, _at: usize, _number: u64
             return Err("a message of another length".into());
         }
         let start = sample.payload().as_ptr();
-        ends.held = Some(sample);
+        ports.held = Some(sample);
         Ok(start.cast())
     });
     taken.unwrap_or(std::ptr::null())
@@ -134,5 +134,5 @@ pub extern "C" fn peer_progress() {}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn peer_close() {
-    ENDS.set(None);
+    PORTS.set(None);
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use mapwire_transport::rendezvous::Secret;
 
 use super::super::program::Program;
-use super::super::{Job, Place, keeper, ranks, signals};
+use super::super::{Job, Layout, keeper, ranks, signals};
 use super::files::Basket;
 use super::frame::{Frames, GREETING, MESSAGE, Message, PROTOCOL, STDERR, Start, frame};
 use super::uplink::Uplink;
@@ -71,7 +71,7 @@ fn run(start: Start, frames: Frames) -> ExitCode {
     let refuse = |why: String, code: u8| {
         let why = format!("mapwire: host {host}: {why}\n");
         let said = [frame(STDERR, why.as_bytes()), Message::Over { code }.to_frame()].concat();
-        // Who cannot be told has gone.
+        // A head that has gone is not told.
         let _ = io::stdout().write_all(&said).and_then(|()| io::stdout().flush());
         ExitCode::from(code)
     };
@@ -101,7 +101,7 @@ fn run(start: Start, frames: Frames) -> ExitCode {
 }
 
 fn serve(job: Job, link: keeper::Link, (host, frames, figures): (String, Frames, bool), basket: Option<&Basket>) -> u8 {
-    let here = job.place.ranks.clone();
+    let here = job.layout.ranks.clone();
     let seen = if figures { here.clone() } else { 0..0 };
     let uplink = match Uplink::new(host, frames, seen) {
         Ok(uplink) => uplink,
@@ -132,12 +132,19 @@ fn job(mut start: Start, basket: Option<&Basket>) -> Result<Job, crate::Failure>
         wdir = std::env::current_dir().unwrap_or_else(|_| "/".into());
     }
     let program = Program::find(&start.program, Some(&wdir)).map_err(|error| (error.exit_code(), error.to_string()))?;
-    let place = Place::of_host(&start.counts, start.number, Secret(start.secret))
-        .ok_or((1, "the head's plan of hosts makes no sense".to_owned()))?;
+    let place = Layout::of_host(&start.counts, start.number, Secret(start.secret))
+        .ok_or((1, "the head's plan of hosts is invalid".to_owned()))?;
     // A variable without a name would be refused by the system.
     start.variables.retain(|(name, _)| !name.is_empty());
     if let Some(basket) = basket {
         start.settings.environment.extend(start.written.variables(basket.folder()));
     }
-    Ok(Job { place, program, variables: start.variables, settings: start.settings, seeing: None, meeting: None })
+    Ok(Job {
+        layout: place,
+        program,
+        variables: start.variables,
+        settings: start.settings,
+        seeing: None,
+        meeting: None,
+    })
 }

@@ -3,7 +3,7 @@
 
 use super::frame::{boot, clock_ns};
 
-/// What the words of an agent tell of its clock: none can arrive before it was said, so the shortest way is the truest.
+/// An agent's clock, by the times in its messages: none can arrive before it was sent, so the fastest one tells most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     is_ours: bool,

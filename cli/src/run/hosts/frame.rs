@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::super::gathering::Written;
 use crate::config::Settings;
 
-pub(super) const PROTOCOL: u32 = 4;
-/// What the first line begins with.
+pub(super) const PROTOCOL: u32 = 5;
+/// Prefix of the first line.
 pub(super) const GREETING: &str = "mapwire agent ";
 /// Longest body, in bytes: a line of output and its tag fit.
 pub(super) const LONGEST: usize = 4 << 20;
@@ -35,9 +35,9 @@ pub(super) const FILE: u8 = 4;
 pub(super) const BEAT: std::time::Duration = std::time::Duration::from_secs(1);
 pub(super) const SILENCE: std::time::Duration = std::time::Duration::from_secs(4);
 
-/// What a job is to the agent of one host.
+/// The part of a job for the agent of one host.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(in super::super) struct Start {
     pub(super) host: String,
     pub(super) number: u32,
     pub(super) counts: Vec<u32>,
@@ -63,9 +63,9 @@ enum StateText {
     Stopped,
 }
 
-/// What is not a stream of bytes.
+/// A control message.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Message {
+pub(in super::super) enum Message {
     /// To the agent: the job. Comes once.
     Start(Box<Start>),
     /// How ranks of other hosts reach a rank.
@@ -109,7 +109,7 @@ impl Message {
         frame(MESSAGE, &body)
     }
 
-    /// What a broker says, for the others.
+    /// A broker's word for the others.
     pub(super) fn of_word(word: &Word) -> Self {
         match word {
             Word::Card { rank, card } => Self::Card { rank: *rank, bytes: card.bytes().to_vec() },
@@ -117,7 +117,7 @@ impl Message {
         }
     }
 
-    /// What another broker said, if it is that and makes sense.
+    /// Another broker's word, if this is one and valid.
     pub(super) fn to_word(&self) -> Option<Word> {
         match self {
             Self::Card { rank, bytes } => Card::new(bytes).map(|card| Word::Card { rank: *rank, card }),
@@ -162,7 +162,7 @@ pub(super) struct Frames {
     taken: usize,
 }
 
-/// What a login shell may print before the agent's greeting, in bytes.
+/// Most bytes that a login shell may print before the agent's greeting.
 const LONGEST_BANNER: usize = 64 * 1024;
 
 impl Frames {

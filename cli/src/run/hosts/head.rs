@@ -31,7 +31,7 @@ use crate::see::Sample;
 const GREETING_TIME: Duration = Duration::from_secs(30);
 /// Between the end of an agent's process and that of its output, or the other way round.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// What agents get beyond the time that they give their ranks.
+/// Time for agents beyond that which they give their ranks.
 const AGENT_GRACE: Duration = Duration::from_secs(2);
 
 /// Where ranks take datagrams: nothing listens beyond this host unless the job is told to use others.
@@ -45,7 +45,7 @@ pub(crate) struct Spread {
     pub(crate) program: Vec<OsString>,
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) settings: Settings,
-    /// What ranks write, and where their files go.
+    /// The files that ranks write, and their folder here.
     pub(crate) written: Option<(Written, PathBuf)>,
     pub(crate) seeing: Option<Wanted>,
 }
@@ -113,7 +113,7 @@ impl Head {
             Heard::Greeting(text) => return self.greet(supervisor, from, &text, now),
             Heard::Frame(MESSAGE, body) => match serde_json::from_slice(&body) {
                 Ok(message) => self.handle_message(supervisor, from, message, now),
-                Err(error) => Err(format!("its agent said what makes no sense: {error}")),
+                Err(error) => Err(format!("its agent sent a malformed message: {error}")),
             },
             Heard::Frame(FILE, body) => self.take_file(from, &body),
             Heard::Frame(kind, _) => Err(format!("its agent sent a frame of the unknown kind {kind}")),
@@ -229,7 +229,7 @@ impl Head {
             Message::Here { boot, clock_ns } => self.peers[from].clock.begin(&boot, clock_ns),
             Message::Beat { clock_ns } => self.peers[from].clock.note(clock_ns),
             Message::Start(_) | Message::Kill | Message::Stop | Message::Continue => {
-                return Err("its agent said what only a head says".into());
+                return Err("its agent sent a message that only a head sends".into());
             }
         }
         Ok(())

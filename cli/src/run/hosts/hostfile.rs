@@ -18,8 +18,8 @@ pub(crate) struct Host {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsError {
-    #[error("{place}: {why}")]
-    Malformed { place: Place, why: String },
+    #[error("{origin}: {why}")]
+    Malformed { origin: Origin, why: String },
     #[error("cannot read the hostfile {path}")]
     Read { path: String, source: std::io::Error },
     #[error("the hostfile {path} names no host: write one a line")]
@@ -27,12 +27,12 @@ pub(crate) enum HostsError {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Origin {
     Option,
     Line { path: String, number: usize },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Option => f.write_str("--hosts"),
@@ -44,7 +44,7 @@ impl fmt::Display for Place {
 pub(crate) fn of_option(text: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for word in text.split(',') {
-        add(&mut hosts, &Place::Option, one(word.trim()))?;
+        add(&mut hosts, &Origin::Option, one(word.trim()))?;
     }
     Ok(hosts)
 }
@@ -58,19 +58,19 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<Host>, HostsError> {
 fn of_text(bytes: &[u8], path: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let place = Place::Line { path: path.to_owned(), number: number + 1 };
+        let origin = Origin::Line { path: path.to_owned(), number: number + 1 };
         let line = line.split(|byte| *byte == b'#').next().unwrap_or(&[]);
         let text = match std::str::from_utf8(line) {
             Ok(text) if text.len() <= LONGEST_LINE => text.trim(),
             Ok(_) => {
-                return add(&mut hosts, &place, Err("the line is too long".into())).map(|()| hosts);
+                return add(&mut hosts, &origin, Err("the line is too long".into())).map(|()| hosts);
             }
             Err(_) => {
-                return add(&mut hosts, &place, Err("not text in UTF-8".into())).map(|()| hosts);
+                return add(&mut hosts, &origin, Err("not text in UTF-8".into())).map(|()| hosts);
             }
         };
         if !text.is_empty() {
-            add(&mut hosts, &place, line_of(text))?;
+            add(&mut hosts, &origin, line_of(text))?;
         }
     }
     if hosts.is_empty() {
@@ -132,8 +132,8 @@ fn slots(text: &str) -> Result<u32, String> {
     }
 }
 
-fn add(hosts: &mut Vec<Host>, place: &Place, host: Result<Host, String>) -> Result<(), HostsError> {
-    let wrong = |why| HostsError::Malformed { place: place.clone(), why };
+fn add(hosts: &mut Vec<Host>, origin: &Origin, host: Result<Host, String>) -> Result<(), HostsError> {
+    let wrong = |why| HostsError::Malformed { origin: origin.clone(), why };
     let host = host.map_err(wrong)?;
     let is_full = hosts.len() == MAX_HOSTS;
     match hosts.iter_mut().find(|known| known.name == host.name) {

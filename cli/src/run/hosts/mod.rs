@@ -35,8 +35,8 @@ mod uplink;
 
 pub(super) use command::Template;
 pub(super) use files::clock_of;
-pub(super) use frame::frames_of;
+pub(super) use frame::{Message, frames_of};
 pub(super) use head::{Spread, run};
 pub(super) use hostfile::{of_file, of_option};
 pub(super) use plan::Plan;
-pub(super) use uplink::{Order, Uplink};
+pub(super) use uplink::Uplink;

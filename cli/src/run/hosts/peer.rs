@@ -22,7 +22,7 @@ use super::frame::{Frames, STDERR, STDOUT};
 /// Longest line of a launch agent that is shown as one.
 const LONGEST_LINE: usize = 4096;
 
-/// What was heard of an agent.
+/// Input from an agent.
 #[derive(Debug)]
 pub(super) enum Heard {
     Greeting(String),

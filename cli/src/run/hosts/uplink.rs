@@ -11,20 +11,6 @@ use super::super::sink::Sink;
 use super::connection::Connection;
 use super::frame::{BEAT, Frames, MESSAGE, Message, STDERR, STDIN, STDOUT};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Order {
-    /// End them; the job has this exit code.
-    End(u8),
-    /// Kill them.
-    Kill,
-    /// Stop them, until [`Order::Continue`].
-    Stop,
-    /// Let them continue.
-    Continue,
-    /// Nothing is heard of the head any more.
-    HeadIsGone,
-}
-
 pub(in super::super) struct Uplink {
     /// This host, as the user calls it.
     host: String,
@@ -102,15 +88,15 @@ impl Uplink {
         self.beat_at
     }
 
-    /// Carries words between the broker and the head, and gives what the head wants.
-    pub(in super::super) fn serve(&mut self, broker: &mut Broker, now: Instant) -> Vec<Order> {
+    /// Carries words between the broker and the head, and gives what the head orders; `None` once, when it is gone.
+    pub(in super::super) fn serve(&mut self, broker: &mut Broker, now: Instant) -> Vec<Option<Message>> {
         let mut orders = Vec::new();
         if !self.is_gone
             && let Err(error) = self.hear(broker, now, &mut orders)
         {
             tracing::debug!(%error, "the head is gone");
             self.is_gone = true;
-            orders.push(Order::HeadIsGone);
+            orders.push(None);
         }
         while let Some(word) = broker.poll_word() {
             self.tell(&Message::of_word(&word));
@@ -131,13 +117,15 @@ impl Uplink {
         orders
     }
 
-    fn hear(&mut self, broker: &mut Broker, now: Instant, orders: &mut Vec<Order>) -> io::Result<()> {
+    fn hear(&mut self, broker: &mut Broker, now: Instant, orders: &mut Vec<Option<Message>>) -> io::Result<()> {
         self.connection.receive(self.input(), now)?;
         while let Some((kind, body)) = self.connection.frames.next()? {
             match kind {
                 MESSAGE => {
                     let message: Message = serde_json::from_slice(&body)?;
-                    orders.extend(self.handle(&message, broker, now)?);
+                    if self.is_order(&message, broker, now)? {
+                        orders.push(Some(message));
+                    }
                 }
                 STDIN => self.pour(&body),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -149,24 +137,19 @@ impl Uplink {
         Ok(())
     }
 
-    fn handle(&mut self, message: &Message, broker: &mut Broker, now: Instant) -> io::Result<Option<Order>> {
-        Ok(match message {
+    /// Takes a message; true if the ranks must be told.
+    fn is_order(&mut self, message: &Message, broker: &mut Broker, now: Instant) -> io::Result<bool> {
+        match message {
             Message::Card { .. } | Message::State { .. } => {
                 let word = message.to_word().ok_or(io::ErrorKind::InvalidData)?;
                 broker.handle_word(word, now).map_err(io::Error::other)?;
-                None
             }
-            Message::End { code } => Some(Order::End(*code)),
-            Message::Kill => Some(Order::Kill),
-            Message::Stop => {
-                self.is_paused = true;
-                Some(Order::Stop)
+            Message::End { .. } | Message::Kill => return Ok(true),
+            Message::Stop | Message::Continue => {
+                self.is_paused = matches!(message, Message::Stop);
+                return Ok(true);
             }
-            Message::Continue => {
-                self.is_paused = false;
-                Some(Order::Continue)
-            }
-            Message::Beat { .. } => None,
+            Message::Beat { .. } => {}
             Message::Start(_)
             | Message::Here { .. }
             | Message::Taken
@@ -174,7 +157,8 @@ impl Uplink {
             | Message::Over { .. } => {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-        })
+        }
+        Ok(false)
     }
 
     fn pour(&mut self, bytes: &[u8]) {

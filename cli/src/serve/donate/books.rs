@@ -61,7 +61,7 @@ impl Books {
         }
     }
 
-    /// What a job has, and whether it may get more.
+    /// Pages of a job, and whether it may get more.
     pub(super) fn of(&self, job: &JobName) -> (u64, bool) {
         let pages = self.jobs.get(job).copied().unwrap_or(0);
         (pages, self.lent() < self.limit)

@@ -1,18 +1,19 @@
-//! One rank's ends of all ways to pass messages.
+//! One rank of all ways to pass messages.
 
 use mapwire::Node;
+use mapwire_settings::Transport;
 use mapwire_translation::PAGE_BYTES;
 
 use super::two_copies::{PIPE_BYTES, Pipe};
+use crate::BenchError;
 use crate::inbox::{EDGE_BYTES, Inbox};
 use crate::job::{self, Order, Steps};
 use crate::loops::{Loops, Message, Passing};
 use crate::messages::read;
 use crate::udp::Datagrams;
 use crate::words::{Heap, Words};
-use crate::{BenchError, Transport};
 
-/// Bytes of a message that lie before the first whole page, on the way [`Way::Edges`].
+/// Bytes of a message that lie before the first whole page, on the way [`Path::Edges`].
 const MESSAGE_EDGE_BYTES: usize = 64;
 
 /// Orders; the number of a way is added.
@@ -26,7 +27,7 @@ const PIPE: usize = 4096;
 /// Where a message goes, and how it comes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Way {
+pub(super) enum Path {
     /// memcpy into memory that both have mapped, then a flag.
     Plain,
     /// The same, and the receiver copies it out into memory of its own. A stream of such messages is cut in pieces.
@@ -47,9 +48,9 @@ pub(super) enum Way {
     Packets,
 }
 
-impl Way {
+impl Path {
     fn of(what: u64) -> Option<Self> {
-        use Way::{Direct, Edges, Heap, Memcpy, Packets, Plain, RawUdp, Ring, TwoCopies};
+        use Path::{Direct, Edges, Heap, Memcpy, Packets, Plain, RawUdp, Ring, TwoCopies};
         let all = [Plain, TwoCopies, Direct, Heap, Edges, Ring, Memcpy, RawUdp, Packets];
         all.into_iter().find(|&way| way as u64 == what % 16)
     }
@@ -60,7 +61,7 @@ impl Way {
     }
 }
 
-/// What messages pass through.
+/// Memory and sockets that messages pass through.
 pub(super) struct Ways {
     node: Node,
     /// Of `alloc`; of shared memory also one that is not mapped, and heap.
@@ -101,10 +102,10 @@ impl Ways {
     }
 
     #[inline(always)]
-    fn inbox(&self, way: Way) -> &Inbox {
+    fn inbox(&self, way: Path) -> &Inbox {
         match way {
-            Way::Ring => &self.inboxes[1],
-            Way::Heap | Way::Edges => &self.inboxes[2],
+            Path::Ring => &self.inboxes[1],
+            Path::Heap | Path::Edges => &self.inboxes[2],
             _ => &self.inboxes[0],
         }
     }
@@ -114,42 +115,42 @@ impl Ways {
     }
 
     /// Fetches from the start of the peer's inbox.
-    pub(super) fn fetch(&self, way: Way, into: &mut [u8]) -> Result<(), BenchError> {
+    pub(super) fn fetch(&self, way: Path, into: &mut [u8]) -> Result<(), BenchError> {
         Ok(self.inbox(way).import.fetch(0, into)?)
     }
 
     /// Adds to the first word of the peer's inbox.
-    pub(super) fn add(&self, way: Way) -> Result<u64, BenchError> {
+    pub(super) fn add(&self, way: Path) -> Result<u64, BenchError> {
         Ok(self.inbox(way).import.fetch_add_u64(0, 1)?)
     }
 }
 
 impl Passing for Ways {
-    type Way = Way;
+    type Path = Path;
 
-    fn holds_back(way: Way) -> bool {
-        way == Way::TwoCopies
+    fn holds_back(way: Path) -> bool {
+        way == Path::TwoCopies
     }
 
-    fn base(way: Way) -> usize {
+    fn base(way: Path) -> usize {
         match way {
-            Way::Heap => EDGE_BYTES,
-            Way::Edges => EDGE_BYTES - MESSAGE_EDGE_BYTES,
+            Path::Heap => EDGE_BYTES,
+            Path::Edges => EDGE_BYTES - MESSAGE_EDGE_BYTES,
             _ => 0,
         }
     }
 
     #[inline(always)]
-    fn put(&mut self, way: Way, data: &[u8], message: Message) -> Result<(), BenchError> {
+    fn put(&mut self, way: Path, data: &[u8], message: Message) -> Result<(), BenchError> {
         let Message { at, number, is_stream } = message;
         let flag = at + data.len();
         match way {
-            Way::TwoCopies if is_stream => self.pipe.send(data),
-            Way::Plain | Way::TwoCopies => {
+            Path::TwoCopies if is_stream => self.pipe.send(data),
+            Path::Plain | Path::TwoCopies => {
                 self.plain.put(at, data);
                 self.plain.store(flag, number);
             }
-            Way::RawUdp => self.datagrams()?.send(data, message)?,
+            Path::RawUdp => self.datagrams()?.send(data, message)?,
             _ if way.is_flag(data.len()) => self.inbox(way).import.send(&number.to_le_bytes(), flag as u64)?,
             _ => self.inbox(way).import.put_signal(data, at as u64, flag as u64, number)?,
         }
@@ -157,15 +158,15 @@ impl Passing for Ways {
     }
 
     #[inline(always)]
-    fn take(&mut self, way: Way, bytes: usize, message: Message) -> Result<(), BenchError> {
+    fn take(&mut self, way: Path, bytes: usize, message: Message) -> Result<(), BenchError> {
         let Message { at, number, is_stream } = message;
         let ours = self.inbox(way).ours;
         match way {
-            Way::TwoCopies if is_stream => {
+            Path::TwoCopies if is_stream => {
                 self.pipe.take(self.own.words, at, bytes);
                 return read(self.own.words, at, bytes, number);
             }
-            Way::RawUdp => {
+            Path::RawUdp => {
                 self.datagrams()?.take(ours, at, bytes)?;
                 return read(ours, at, bytes, number);
             }
@@ -176,7 +177,7 @@ impl Passing for Ways {
         }
         match way {
             _ if way.is_flag(bytes) => Ok(()),
-            Way::TwoCopies => {
+            Path::TwoCopies => {
                 self.own.words.copy_from(0, ours.part(at, bytes));
                 read(self.own.words, 0, bytes, number)
             }
@@ -185,8 +186,8 @@ impl Passing for Ways {
     }
 
     #[inline(always)]
-    fn progress(&self, way: Way) {
-        if way == Way::Edges || way != Way::RawUdp && self.inbox(way).polls {
+    fn progress(&self, way: Path) {
+        if way == Path::Edges || way != Path::RawUdp && self.inbox(way).polls {
             self.node.poll();
         }
     }
@@ -196,14 +197,14 @@ impl Passing for Ways {
     }
 }
 
-/// One rank's ends.
-pub(super) struct Ends {
+/// One rank.
+pub(super) struct Rank {
     loops: Loops,
     pub(super) ways: Ways,
 }
 
-impl Ends {
-    /// Ends with room for `bytes` of messages and their flags. Collective.
+impl Rank {
+    /// Rank with room for `bytes` of messages and their flags. Collective.
     pub(super) fn new(node: &Node, shared: Words, transport: Transport, bytes: usize) -> Result<Self, BenchError> {
         let loops = Loops::new(node.rank(), shared, bytes, 1, under_way(transport));
         Ok(Self { loops, ways: Ways::new(node, shared, transport, bytes)? })
@@ -215,9 +216,9 @@ pub(super) fn under_way(transport: Transport) -> u64 {
     if transport == Transport::Shm { 1 << 20 } else { 8 << 20 }
 }
 
-impl job::Ends for Ends {
+impl job::Part for Rank {
     fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
-        match (order.what / 16 * 16, Way::of(order.what)) {
+        match (order.what / 16 * 16, Path::of(order.what)) {
             (PING_PONG, Some(way)) => self.loops.ping_pong(&mut self.ways, way, order),
             (STREAM, Some(way)) => self.loops.stream(&mut self.ways, way, order),
             _ => Err("an order that these ranks do not know".into()),
