@@ -1,7 +1,7 @@
 //! The loop between the node, the paths to its peers, the memories that these may reach, and the outcomes that somebody waits for.
 
 mod asks;
-pub(crate) mod confined;
+pub mod confined;
 mod memory;
 mod services;
 #[cfg(test)]

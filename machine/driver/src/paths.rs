@@ -25,8 +25,8 @@ use mapwire_wire::NodeId;
 
 pub(crate) use self::attention::ATTENTIVE_NAP;
 use self::attention::{Attention, waiting_nap};
-use self::links::LeftDatagram;
-use crate::breach::{Breach, Breaches};
+use self::links::{LeftDatagram, link_config, silence};
+use crate::breach::Breach;
 use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::peer_words::PeerWords;
@@ -41,7 +41,8 @@ pub(crate) struct Paths<F: Fabric> {
     fabric: F,
     bells: Arc<F::Bells>,
     peers: PeerWords,
-    breaches: Breaches,
+    /// The first breach of each peer that committed one.
+    breaches: Vec<(NodeId, Breach)>,
     /// For how long a peer may be silent that is awaited.
     silence: Duration,
     /// Peers that were sent something and whose bell has not been rung since.
@@ -60,15 +61,15 @@ impl<F: Fabric> Paths<F> {
         let nodes = fabric.size();
         let (delivery, left_datagram) = match fabric.datagrams() {
             None => (Delivery::Lossless, LeftDatagram::default()),
-            Some(net) => (Delivery::Lossy(links::link_config(net, config)?), LeftDatagram::new()),
+            Some(net) => (Delivery::Lossy(link_config(net, config)?), LeftDatagram::new()),
         };
         let paths = Self {
             me: fabric.me(),
             bells: Arc::clone(fabric.bells()),
             fabric,
             peers,
-            breaches: Breaches::new(nodes),
-            silence: links::silence(config.timeout),
+            breaches: Vec::with_capacity(nodes),
+            silence: silence(config.timeout),
             to_ring: Vec::with_capacity(nodes),
             rings_empty: false,
             glances: 0,
@@ -272,6 +273,6 @@ impl<F: Fabric> Paths<F> {
     /// Why a peer counts as gone that this process found at fault.
     #[inline]
     pub(crate) fn breach_of(&self, peer: NodeId) -> Option<Breach> {
-        self.breaches.of(peer)
+        self.breaches.iter().find(|(of, _)| *of == peer).map(|(_, breach)| *breach)
     }
 }

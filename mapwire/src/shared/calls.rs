@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use mapwire_driver::Driver;
 use mapwire_driver::breach::Breach;
+use mapwire_driver::driver::confined::Place;
 use mapwire_driver::engine::{Engine, TracedCall, exit_lost};
-use mapwire_driver::place::Place;
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_dsm::{Access, Counters, Dsm, Error as ModelError, Outcome, Progress, Protection};
 use mapwire_host::faults::{self, FaultInfo, FaultKind, Resolution};

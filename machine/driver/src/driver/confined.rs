@@ -4,7 +4,15 @@ use mapwire_host::masking;
 use mapwire_transport::fabric::Fabric;
 
 use super::Driver;
-use crate::place::Place;
+
+/// Where a thread is that works on a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a call of the program.
+    Program,
+    /// In the page-fault handler: no handler of the program runs, and nothing allocates or frees.
+    FaultHandler,
+}
 
 /// What the page-fault handler may do with the driver: nothing of it allocates or frees. What may not be done so the node
 /// [leaves](mapwire_node::Node::leave_for_later) to other threads. The driver is confined while this lives.

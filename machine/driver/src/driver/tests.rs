@@ -14,7 +14,7 @@ use mapwire_transport::job::JobFabric;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::Driver;
-use super::confined::Confined;
+use super::confined::{Confined, Place};
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -23,7 +23,6 @@ use crate::events::Events;
 use crate::ids::PROCESS;
 use crate::log::Line;
 use crate::peer_words::PeerWords;
-use crate::place::Place;
 use crate::service_memory::{MemoryFault, ServiceMemory};
 use crate::threads::MAX_THREADS;
 

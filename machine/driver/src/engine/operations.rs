@@ -12,8 +12,7 @@ use mapwire_transport::fabric::{Doorbells, Fabric};
 use super::Engine;
 use super::noting::{Noted, TracedCall};
 use crate::driver::Driver;
-use crate::driver::confined::Confined;
-use crate::place::Place;
+use crate::driver::confined::{Confined, Place};
 use crate::threads::TooManyThreads;
 
 impl<F: Fabric> Engine<F> {

@@ -14,11 +14,10 @@ use super::naps::{AskForWake, Naps};
 use super::polling::{Asleep, is_polling_here};
 use super::{DriverGuard, Engine};
 use crate::driver::Driver;
-use crate::driver::confined::Confined;
+use crate::driver::confined::{Confined, Place};
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
-use crate::place::Place;
 
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
