@@ -331,7 +331,7 @@ impl<F: Fabric> Engine<F> {
     /// The provider of libfabric that far ranks are reached by, where there are any.
     #[must_use]
     pub fn provider(&self) -> Option<String> {
-        self.lock().paths().provider().map(str::to_owned)
+        self.lock().paths().fabric().provider().map(str::to_owned)
     }
 
     /// Whether a rank is known to have failed, rather than left.

@@ -1,5 +1,5 @@
-//! Carries packets to the peers and from them: rings, libfabric, and datagrams with their links; and rings the peers' bells. Everybody else
-//! asks this module, and nobody a transport.
+//! Carries packets to the peers and from them: rings, libfabric, and datagrams with their links; and rings the peers' bells. No packet goes
+//! past this module.
 
 mod attention;
 mod datagrams;
@@ -10,7 +10,6 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +17,7 @@ use mapwire_nic::Delivery;
 use mapwire_node::Node;
 use mapwire_translation::AnyDesign;
 use mapwire_transport::bells::Wake;
-use mapwire_transport::fabric::{Doorbells, Fabric, News};
-use mapwire_transport::ofi::Ofi;
-use mapwire_transport::rendezvous::RendezvousError;
+use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::NodeId;
 
 pub(crate) use self::attention::ATTENTIVE_NAP;
@@ -92,6 +89,18 @@ impl<F: Fabric> Paths<F> {
         }
     }
 
+    /// What the job does besides packets: its news, and descriptors that it passes.
+    #[inline]
+    pub(crate) fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// As [`fabric`](Self::fabric).
+    #[inline]
+    pub(crate) fn fabric_mut(&mut self) -> &mut F {
+        &mut self.fabric
+    }
+
     #[inline]
     pub(crate) fn me(&self) -> NodeId {
         self.me
@@ -123,21 +132,6 @@ impl<F: Fabric> Paths<F> {
         self.all().any(|peer| self.fabric.abilities(peer).passes_memory)
     }
 
-    /// Passes a descriptor to a peer.
-    pub(crate) fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
-        self.fabric.pass(to, tag, fd)
-    }
-
-    /// The library that moves memory of peers, where there is one, and outside the page-fault handler.
-    pub(crate) fn library(&mut self) -> Option<&mut Ofi> {
-        self.fabric.library()
-    }
-
-    /// The provider of libfabric, where any rank is reached by it.
-    pub(crate) fn provider(&self) -> Option<&str> {
-        self.fabric.provider()
-    }
-
     /// Whether any rank is reached by datagrams.
     #[inline]
     pub(crate) fn has_datagrams(&mut self) -> bool {
@@ -147,38 +141,6 @@ impl<F: Fabric> Paths<F> {
     /// Datagrams that came and were rejected, by cause; `None` where no rank is reached by any.
     pub(crate) fn rejections(&mut self) -> Option<mapwire_seal::Counters> {
         self.fabric.datagrams().map(|net| *net.counters())
-    }
-
-    /// Whether there is news of the job.
-    #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.fabric.has_news()
-    }
-
-    /// The next thing that happened in the job.
-    pub(crate) fn poll_news(&mut self) -> Option<News> {
-        self.fabric.poll_news()
-    }
-
-    /// Looks whether the broker has ended: a system call.
-    pub(crate) fn look_for_end(&mut self) {
-        self.fabric.look_for_end();
-    }
-
-    /// Says that the page-fault handler uses the paths, or no more.
-    pub(crate) fn set_confined(&mut self, on: bool) {
-        self.fabric.set_confined(on);
-    }
-
-    /// Gives back the memory of connections that are over.
-    pub(crate) fn bury(&mut self) {
-        self.fabric.bury();
-    }
-
-    /// Whether anything has come, or a peer has gone.
-    #[inline]
-    pub(crate) fn has_input(&self) -> bool {
-        self.fabric.has_input()
     }
 
     /// Whether the last turn has seen the rings of all peers empty.
@@ -257,11 +219,6 @@ impl<F: Fabric> Paths<F> {
         if (self.is_blocked(node) || self.needs_attention(node)) && !self.to_ring.contains(&self.me) {
             self.to_ring.push(self.me);
         }
-    }
-
-    /// Lets peers know how much of their rings is free.
-    pub(crate) fn flush(&mut self) {
-        self.fabric.flush();
     }
 
     /// Whether a peer has left or died.

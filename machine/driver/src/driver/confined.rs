@@ -38,7 +38,7 @@ impl<F: Fabric> Driver<F> {
 impl<'a, F: Fabric> Confined<'a, F> {
     fn new(driver: &'a mut Driver<F>) -> Self {
         driver.local.node.set_confined(true);
-        driver.paths.set_confined(true);
+        driver.paths.fabric_mut().set_confined(true);
         Self(driver)
     }
 
@@ -51,10 +51,10 @@ impl<'a, F: Fabric> Confined<'a, F> {
 
     /// Packets in, what services ask for, and packets out. Whether anything was done.
     pub(crate) fn turn(&mut self) -> bool {
-        let mut worked = self.0.receive();
+        let mut worked = self.0.paths.receive(&mut self.0.local);
         worked |= self.0.serve_services();
-        worked |= self.0.transmit();
-        self.0.tell();
+        worked |= self.0.paths.transmit(&mut self.0.local);
+        self.0.paths.tell(&mut self.0.local);
         if worked {
             self.0.local.outcomes.fire_events();
         }
@@ -79,7 +79,7 @@ impl<'a, F: Fabric> Confined<'a, F> {
 
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self) {
-        self.0.paths.flush();
+        self.0.paths.fabric_mut().flush();
     }
 
     /// Sends the acks that wait for a packet to carry them: the thread that could send one goes on with its own work.
@@ -91,6 +91,6 @@ impl<'a, F: Fabric> Confined<'a, F> {
 impl<F: Fabric> Drop for Confined<'_, F> {
     fn drop(&mut self) {
         self.0.local.node.set_confined(false);
-        self.0.paths.set_confined(false);
+        self.0.paths.fabric_mut().set_confined(false);
     }
 }

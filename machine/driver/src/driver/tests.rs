@@ -175,7 +175,7 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     const ME: NodeId = NodeId(0);
     let mut driver = driver();
     send(&mut driver, ME, HandlerId::CONTROL, b"no control message");
-    driver.transmit();
+    driver.paths.transmit(&mut driver.local);
     driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
     assert!(driver.has_left() && !driver.outcomes().owes_program());
     assert!(driver.needs_service(), "the service thread is woken");
@@ -192,7 +192,7 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         mapwire_host::masking::mask_for_good();
         let mut driver = driver();
         send(&mut driver, NodeId(0), HandlerId::CONTROL, b"no control message");
-        driver.transmit();
+        driver.paths.transmit(&mut driver.local);
         let _in_handler = mapwire_host::masking::in_fault_handler();
         driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
         !driver.has_left() && driver.outcomes().owes_program()
@@ -215,7 +215,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
 fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_seen_all_rings() {
     let mut driver = driver();
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
-    driver.transmit();
+    driver.paths.transmit(&mut driver.local);
     assert!(driver.poll());
     assert!(!driver.paths().has_seen_all());
     driver.poll();
