@@ -1,7 +1,7 @@
 //! The pinned pages of a process under a limit, and the choice of victims (UTLB §3.1, §3.4).
 //!
 //! A policy chooses, never a page with an outstanding transfer. A touch, a hold and a release take constant time for each page; only a
-//! touch under LFU or MFU may allocate, when there are more distinct numbers of uses than ever before.
+//! touch under LFU or MFU may allocate, and takes longer the more distinct numbers of uses there are, as their logarithm does.
 
 mod drawn;
 mod frequency;
@@ -153,7 +153,7 @@ impl PinnedPages {
                 self.nodes.cells_mut()[at].state = State::Listed;
                 match &mut self.ranking {
                     Ranking::Recency(list) => list.link_newest(self.nodes.cells_mut(), at, at),
-                    Ranking::Frequency(buckets) => buckets.add(self.nodes.cells_mut(), at, used),
+                    Ranking::Frequency(lists) => lists.add(self.nodes.cells_mut(), at, used),
                     Ranking::Drawn(drawn) => drawn.add(self.nodes.cells_mut(), at),
                 }
             } else if used {
@@ -176,7 +176,7 @@ impl PinnedPages {
             (_, State::Absent) => return false,
             (Ranking::Recency(list), State::Listed) => list.unlink(cells, at, at),
             (Ranking::Drawn(drawn), State::Listed) => drawn.remove(cells, at),
-            (Ranking::Frequency(buckets), _) => buckets.remove(cells, at),
+            (Ranking::Frequency(lists), State::Listed) => lists.remove(cells, at),
             (_, State::Parked) => {}
         }
         self.nodes.cells_mut()[at].state = State::Absent;
@@ -216,16 +216,8 @@ impl PinnedPages {
         let cells = self.nodes.cells_mut();
         match &mut self.ranking {
             Ranking::Recency(list) => list.touch(cells, from, to),
-            Ranking::Frequency(buckets) => {
-                for at in from..to {
-                    buckets.touch(cells, at);
-                }
-            }
-            Ranking::Drawn(drawn) => {
-                for at in from..to {
-                    drawn.touch(cells, at);
-                }
-            }
+            Ranking::Frequency(lists) => (from..to).for_each(|at| lists.touch(cells, at)),
+            Ranking::Drawn(drawn) => (from..to).for_each(|at| drawn.touch(cells, at)),
         }
     }
 
@@ -239,15 +231,9 @@ impl PinnedPages {
             let start = rest.first;
             let mut absent = Some(0);
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
-                let nodes = &mut self.nodes.cells_mut()[base + from..base + to];
+                let nodes = &self.nodes.cells()[base + from..base + to];
                 absent = nodes.iter().position(|node| node.state == State::Absent);
-                let mut fresh = 0;
-                for node in &mut nodes[..absent.unwrap_or(to - from)] {
-                    fresh += u32::from(node.holds == 0);
-                    node.holds += 1;
-                }
-                self.held += u64::from(fresh);
-                self.nodes.occupy(base, fresh);
+                self.hold_piece(Piece { base, from, to: absent.map_or(to, |after| from + after) });
             }
             if let Some(after) = absent {
                 let page = Page(start.0 + after as u64);
@@ -266,17 +252,22 @@ impl PinnedPages {
         let mut rest = range.in_address_space()?;
         while !rest.is_empty() {
             self.nodes.find_or_add(rest.first.0 >> LEAF_SHIFT);
-            if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
-                let mut fresh = 0;
-                for node in &mut self.nodes.cells_mut()[base + from..base + to] {
-                    fresh += u32::from(node.holds == 0);
-                    node.holds += 1;
-                }
-                self.held += u64::from(fresh);
-                self.nodes.occupy(base, fresh);
+            if let Some(piece) = self.next_piece(&mut rest) {
+                self.hold_piece(piece);
             }
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn hold_piece(&mut self, Piece { base, from, to }: Piece) {
+        let mut fresh = 0;
+        for node in &mut self.nodes.cells_mut()[base + from..base + to] {
+            fresh += u32::from(node.holds == 0);
+            node.holds += 1;
+        }
+        self.held += u64::from(fresh);
+        self.nodes.occupy(base, fresh);
     }
 
     /// Ends a transfer of the pages.
@@ -334,7 +325,7 @@ impl PinnedPages {
         let mut search = Search { nodes, may_go, missing: count, out, parked: false };
         match ranking {
             Ranking::Recency(list) => list.search(&mut search),
-            Ranking::Frequency(buckets) => buckets.search(&mut search),
+            Ranking::Frequency(lists) => lists.search(&mut search),
             Ranking::Drawn(drawn) => drawn.search(&mut search),
         }
         if search.parked {
@@ -383,7 +374,7 @@ impl PinnedPages {
     pub fn memory_bytes(&self) -> usize {
         let ranking = match &self.ranking {
             Ranking::Recency(_) => 0,
-            Ranking::Frequency(buckets) => buckets.memory_bytes(),
+            Ranking::Frequency(lists) => lists.memory_bytes(),
             Ranking::Drawn(drawn) => drawn.memory_bytes(),
         };
         self.nodes.memory_bytes() + ranking
@@ -409,7 +400,7 @@ impl PinnedPages {
                 cells[at].state = State::Listed;
                 match &mut self.ranking {
                     Ranking::Recency(list) => list.link_newest(cells, at, at),
-                    Ranking::Frequency(buckets) => buckets.take_back(cells, at),
+                    Ranking::Frequency(lists) => lists.list(cells, at),
                     Ranking::Drawn(drawn) => drawn.add(cells, at),
                 }
             }
