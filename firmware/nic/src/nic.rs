@@ -3,12 +3,12 @@
 mod cutting;
 pub(crate) mod datagrams;
 mod leaving;
+mod misses;
 pub(crate) mod receive;
 mod sends;
-mod stalled;
 mod stores;
 mod tables;
-pub(crate) mod tracing;
+mod tracing;
 mod updates;
 
 use alloc::collections::VecDeque;
@@ -19,7 +19,7 @@ use mapwire_wire::{
     CHUNK_BYTES, ExportId, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
 };
 
-use crate::actions::{Completion, Dma};
+use crate::actions::{Completion, Dma, Traced};
 use crate::answers::Answers;
 use crate::budget::{BudgetRow, Holdings, MemoryBreakdown};
 use crate::counters::Counters;
@@ -30,12 +30,11 @@ use crate::fetches::Fetches;
 use crate::imports::{Import, Imports};
 use crate::inbound::InboundMessages;
 use crate::link::LinkConfig;
-use crate::nic::stalled::Stalled;
-use crate::nic::tracing::Traced;
 use crate::outbound::Outbound;
 use crate::pieces::Piece;
 use crate::processes::{Long, Processes};
 use crate::slots::Ending;
+use crate::stalled::Stalled;
 use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.

@@ -5,42 +5,18 @@
 
 mod drawn;
 mod frequency;
+mod nodes;
 mod recency;
 
 use self::drawn::Drawn;
 use self::frequency::Frequency;
+use self::nodes::{ABSENT, LEAF_PAGES, LEAF_SHIFT, NIL, Node, Nodes, Search, State, page_at, page_in_leaf};
 use self::recency::Recency;
 use crate::leaves::Leaves;
 use crate::limit::PinError;
 use crate::page::{Page, PageRange, RangeError};
 use crate::policy::Policy;
 use alloc::vec::Vec;
-
-const LEAF_PAGES: usize = 256;
-const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
-const NIL: u32 = u32::MAX;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Absent,
-    /// Pinned, and a candidate in searches for victims.
-    Listed,
-    /// Pinned, but taken out of the candidates because a search met it while a transfer held it; so the next search need not pass it
-    /// again. Its last release, or a touch, puts it back as the most recently used.
-    Parked,
-}
-
-/// 16 bytes for each page of the leaves that exist. Links are node positions: 32 bits reach 64 GiB of them. The ranking defines their
-/// meaning.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    newer: u32,
-    older: u32,
-    holds: u32,
-    state: State,
-}
-
-const ABSENT: Node = Node { newer: NIL, older: NIL, holds: 0, state: State::Absent };
 
 /// Nodes `base + from .. base + to`, all of one leaf.
 struct Piece {
@@ -57,8 +33,6 @@ enum Ranking {
     Frequency(Frequency),
     Drawn(Drawn),
 }
-
-type Nodes = Leaves<Node, LEAF_PAGES>;
 
 /// The pinned pages of a process that has a limit, in order of eviction.
 ///
@@ -407,41 +381,6 @@ impl PinnedPages {
         }
         self.last_touched = PageRange::EMPTY;
     }
-}
-
-/// A search for victims under way.
-struct Search<'a, F> {
-    nodes: &'a mut Nodes,
-    may_go: F,
-    missing: u64,
-    out: &'a mut Vec<Page>,
-    parked: bool,
-}
-
-impl<F: Fn(Page) -> bool> Search<'_, F> {
-    /// Takes the node as a victim, unless it must stay. Returns whether it was parked: a transfer holds it, and the ranking unlists it.
-    fn visit(&mut self, at: usize) -> bool {
-        if self.nodes.cells()[at].holds > 0 {
-            self.nodes.cells_mut()[at].state = State::Parked;
-            self.parked = true;
-            return true;
-        }
-        let page = page_at(self.nodes, at);
-        if (self.may_go)(page) {
-            self.out.push(page);
-            self.missing -= 1;
-        }
-        false
-    }
-}
-
-fn page_at(nodes: &Nodes, at: usize) -> Page {
-    Page(nodes.number_of(at) << LEAF_SHIFT | (at % LEAF_PAGES) as u64)
-}
-
-#[inline(always)]
-fn page_in_leaf(page: Page) -> usize {
-    page.0 as usize % LEAF_PAGES
 }
 
 #[cfg(test)]

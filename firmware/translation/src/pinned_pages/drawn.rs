@@ -1,6 +1,6 @@
 //! Victims drawn at random: RANDOM.
 
-use super::{Node, Search, State};
+use super::nodes::{Node, Search, State};
 use crate::page::Page;
 use alloc::vec::Vec;
 

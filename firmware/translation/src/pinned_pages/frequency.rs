@@ -1,7 +1,7 @@
 //! Victims by number of uses since pinning: LFU and MFU.
 
+use super::nodes::{NIL, Node, Search, State};
 use super::recency::Recency;
-use super::{NIL, Node, Search, State};
 use crate::page::Page;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! Victims by last use: LRU and MRU.
 
-use super::{NIL, Node, Search, State};
+use super::nodes::{NIL, Node, Search, State};
 use crate::page::Page;
 
 /// A list through the nodes, from the most to the least recently used page.
