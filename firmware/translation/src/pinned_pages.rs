@@ -10,7 +10,7 @@ mod recency;
 
 use self::drawn::Drawn;
 use self::frequency::Frequency;
-use self::nodes::{ABSENT, LEAF_PAGES, LEAF_SHIFT, NIL, Node, Nodes, Search, State, page_at, page_in_leaf};
+use self::nodes::{ABSENT, Candidacy, LEAF_PAGES, LEAF_SHIFT, NIL, Node, Nodes, Search, page_at, page_in_leaf};
 use self::recency::Recency;
 use crate::leaves::Leaves;
 use crate::limit::PinError;
@@ -121,10 +121,10 @@ impl PinnedPages {
         for page in range.in_address_space()? {
             let base = self.nodes.find_or_add(page.0 >> LEAF_SHIFT);
             let at = base + page_in_leaf(page);
-            if self.nodes.cells()[at].state == State::Absent {
+            if self.nodes.cells()[at].candidacy == Candidacy::Absent {
                 self.nodes.occupy(base, 1);
                 self.pinned += 1;
-                self.nodes.cells_mut()[at].state = State::Listed;
+                self.nodes.cells_mut()[at].candidacy = Candidacy::Listed;
                 match &mut self.ranking {
                     Ranking::Recency(list) => list.link_newest(self.nodes.cells_mut(), at, at),
                     Ranking::Frequency(lists) => lists.add(self.nodes.cells_mut(), at, used),
@@ -144,16 +144,16 @@ impl PinnedPages {
             return false;
         };
         let at = base + page_in_leaf(page);
-        let state = self.nodes.cells()[at].state;
+        let candidacy = self.nodes.cells()[at].candidacy;
         let cells = self.nodes.cells_mut();
-        match (&mut self.ranking, state) {
-            (_, State::Absent) => return false,
-            (Ranking::Recency(list), State::Listed) => list.unlink(cells, at, at),
-            (Ranking::Drawn(drawn), State::Listed) => drawn.remove(cells, at),
-            (Ranking::Frequency(lists), State::Listed) => lists.remove(cells, at),
-            (_, State::Parked) => {}
+        match (&mut self.ranking, candidacy) {
+            (_, Candidacy::Absent) => return false,
+            (Ranking::Recency(list), Candidacy::Listed) => list.unlink(cells, at, at),
+            (Ranking::Drawn(drawn), Candidacy::Listed) => drawn.remove(cells, at),
+            (Ranking::Frequency(lists), Candidacy::Listed) => lists.remove(cells, at),
+            (_, Candidacy::Parked) => {}
         }
-        self.nodes.cells_mut()[at].state = State::Absent;
+        self.nodes.cells_mut()[at].candidacy = Candidacy::Absent;
         self.pinned -= 1;
         self.nodes.vacate(base, 1);
         true
@@ -206,7 +206,7 @@ impl PinnedPages {
             let mut absent = Some(0);
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
                 let nodes = &self.nodes.cells()[base + from..base + to];
-                absent = nodes.iter().position(|node| node.state == State::Absent);
+                absent = nodes.iter().position(|node| node.candidacy == Candidacy::Absent);
                 self.hold_piece(Piece { base, from, to: absent.map_or(to, |after| from + after) });
             }
             if let Some(after) = absent {
@@ -261,7 +261,7 @@ impl PinnedPages {
                 for node in &mut nodes[..done] {
                     node.holds -= 1;
                     freed += u32::from(node.holds == 0);
-                    parked |= node.state == State::Parked;
+                    parked |= node.candidacy == Candidacy::Parked;
                 }
                 if parked {
                     self.take_back(base + from, base + from + done);
@@ -331,15 +331,15 @@ impl PinnedPages {
         let base = self.nodes.peek(page.0 >> LEAF_SHIFT);
         base.is_some_and(|base| {
             let node = self.nodes.cells()[base + page_in_leaf(page)];
-            node.state != State::Absent && node.holds == 0
+            node.candidacy != Candidacy::Absent && node.holds == 0
         })
     }
 
     /// Number of pinned pages outside the range that transfers hold. Scans all nodes: used only for errors.
     pub(crate) fn held_outside(&self, range: PageRange) -> u64 {
         let held = |at: &usize| {
-            let Node { holds, state, .. } = self.nodes.cells()[*at];
-            holds > 0 && state != State::Absent && !range.contains(page_at(&self.nodes, *at))
+            let Node { holds, candidacy, .. } = self.nodes.cells()[*at];
+            holds > 0 && candidacy != Candidacy::Absent && !range.contains(page_at(&self.nodes, *at))
         };
         (0..self.nodes.cells().len()).filter(held).count() as u64
     }
@@ -369,9 +369,9 @@ impl PinnedPages {
     fn take_back(&mut self, from: usize, to: usize) {
         let cells = self.nodes.cells_mut();
         for at in from..to {
-            let Node { state, holds, .. } = cells[at];
-            if state == State::Parked && holds == 0 {
-                cells[at].state = State::Listed;
+            let Node { candidacy, holds, .. } = cells[at];
+            if candidacy == Candidacy::Parked && holds == 0 {
+                cells[at].candidacy = Candidacy::Listed;
                 match &mut self.ranking {
                     Ranking::Recency(list) => list.link_newest(cells, at, at),
                     Ranking::Frequency(lists) => lists.list(cells, at),

@@ -1,6 +1,6 @@
 //! Victims by number of uses since pinning: LFU and MFU.
 
-use super::nodes::{NIL, Node, Search, State};
+use super::nodes::{Candidacy, NIL, Node, Search};
 use super::recency::Recency;
 use crate::page::Page;
 use alloc::collections::BTreeMap;
@@ -53,10 +53,10 @@ impl Frequency {
 
     /// Counts one more use, if the page is pinned.
     pub(super) fn touch(&mut self, cells: &mut [Node], at: usize) {
-        match cells[at].state {
-            State::Absent => return,
-            State::Parked => cells[at].state = State::Listed,
-            State::Listed => self.remove(cells, at),
+        match cells[at].candidacy {
+            Candidacy::Absent => return,
+            Candidacy::Parked => cells[at].candidacy = Candidacy::Listed,
+            Candidacy::Listed => self.remove(cells, at),
         }
         self.uses[at] += 1;
         self.list(cells, at);

@@ -9,7 +9,7 @@ pub(super) const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
 pub(super) const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum Candidacy {
     Absent,
     /// Pinned, and a candidate in searches for victims.
     Listed,
@@ -25,10 +25,10 @@ pub(super) struct Node {
     pub newer: u32,
     pub older: u32,
     pub holds: u32,
-    pub state: State,
+    pub candidacy: Candidacy,
 }
 
-pub(super) const ABSENT: Node = Node { newer: NIL, older: NIL, holds: 0, state: State::Absent };
+pub(super) const ABSENT: Node = Node { newer: NIL, older: NIL, holds: 0, candidacy: Candidacy::Absent };
 
 pub(super) type Nodes = Leaves<Node, LEAF_PAGES>;
 
@@ -45,7 +45,7 @@ impl<F: Fn(Page) -> bool> Search<'_, F> {
     /// Takes the node as a victim, unless it must stay. Returns whether it was parked: a transfer holds it, and the ranking unlists it.
     pub(super) fn visit(&mut self, at: usize) -> bool {
         if self.nodes.cells()[at].holds > 0 {
-            self.nodes.cells_mut()[at].state = State::Parked;
+            self.nodes.cells_mut()[at].candidacy = Candidacy::Parked;
             self.parked = true;
             return true;
         }

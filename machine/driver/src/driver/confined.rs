@@ -5,12 +5,12 @@ use mapwire_transport::fabric::Fabric;
 
 use super::Driver;
 
-/// Where a thread is that works on a service.
+/// For whom a thread works with the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In a call of the program.
+pub enum Caller {
+    /// A call of the program.
     Program,
-    /// In the page-fault handler: no handler of the program runs, and nothing allocates or frees.
+    /// The page-fault handler: no handler of the program runs, and nothing allocates or frees.
     FaultHandler,
 }
 
@@ -19,16 +19,16 @@ pub enum Place {
 pub(crate) struct Confined<'a, F: Fabric>(&'a mut Driver<F>);
 
 impl<F: Fabric> Driver<F> {
-    /// Does what may be done at `place`.
+    /// Does what may be done for `caller`.
     #[inline]
-    pub(crate) fn at<'a, T>(
+    pub(crate) fn on_behalf_of<'a, T>(
         &'a mut self,
-        place: Place,
+        caller: Caller,
         free: impl FnOnce(&'a mut Self) -> T,
         confined: impl FnOnce(&mut Confined<'a, F>) -> T,
     ) -> T {
         // A fault on the service thread interrupts nothing, and nobody else would do what it left.
-        match place == Place::Program || masking::is_library_thread() {
+        match caller == Caller::Program || masking::is_library_thread() {
             true => free(self),
             false => confined(&mut Confined::new(self)),
         }

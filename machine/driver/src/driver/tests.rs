@@ -14,7 +14,7 @@ use mapwire_transport::job::JobFabric;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::Driver;
-use super::confined::{Confined, Place};
+use super::confined::{Caller, Confined};
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -176,7 +176,7 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     let mut driver = driver();
     send(&mut driver, ME, HandlerId::CONTROL, b"no control message");
     driver.paths.transmit(&mut driver.local);
-    driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+    driver.on_behalf_of(Caller::FaultHandler, Driver::poll, Confined::poll);
     assert!(driver.has_left() && !driver.outcomes().owes_program());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
@@ -194,7 +194,7 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         send(&mut driver, NodeId(0), HandlerId::CONTROL, b"no control message");
         driver.paths.transmit(&mut driver.local);
         let _in_handler = mapwire_host::masking::in_fault_handler();
-        driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+        driver.on_behalf_of(Caller::FaultHandler, Driver::poll, Confined::poll);
         !driver.has_left() && driver.outcomes().owes_program()
     });
     assert!(served.join().unwrap());
@@ -205,7 +205,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
     let mut driver = driver();
     let command = CommandRepr::ShortSend { import: ImportId(0), offset: 0, length: 0, notify: false, signal: None };
     assert!(driver.enqueue(&command, &[]).unwrap());
-    driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+    driver.on_behalf_of(Caller::FaultHandler, Driver::poll, Confined::poll);
     assert!(driver.needs_service());
     driver.poll();
     assert!(!driver.queue.has_commands());
