@@ -222,11 +222,16 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
-        self.buffers.lookup(process, buffer, HostRequest::FillBuffer { process, buffer })
+        let handles = &mut self.counters.handles;
+        let counts = (&mut handles.buffer_lookups, &mut handles.buffer_misses);
+        self.buffers.lookup(process, buffer, HostRequest::FillBuffer { process, buffer }, counts)
     }
 
     fn lookup_process(&mut self, process: Process) -> HandleLookup {
-        self.process_handles.lookup(Process(0), u32::from(process.0), HostRequest::FillProcess { process })
+        let handles = &mut self.counters.handles;
+        let counts = (&mut handles.process_lookups, &mut handles.process_misses);
+        let request = HostRequest::FillProcess { process };
+        self.process_handles.lookup(Process(0), u32::from(process.0), request, counts)
     }
 
     fn pinning(&self) -> Pinning {
@@ -293,11 +298,8 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn counters(&self) -> Counters {
-        let mut counters = self.counters;
-        let handles = &mut counters.handles;
-        (handles.buffer_lookups, handles.buffer_misses) = self.buffers.counts();
-        (handles.process_lookups, handles.process_misses) = self.process_handles.counts();
-        counters.interrupts += handles.buffer_misses + handles.process_misses;
-        counters
+        let Counters { interrupts, handles, .. } = self.counters;
+        let interrupts = interrupts + handles.buffer_misses + handles.process_misses;
+        Counters { interrupts, ..self.counters }
     }
 }

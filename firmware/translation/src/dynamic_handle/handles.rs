@@ -30,8 +30,6 @@ pub(super) struct HandleCache {
     /// A cache of translations with handles in place of pages; the frames mean nothing.
     cache: SharedCache,
     waiting: Waiting,
-    lookups: u64,
-    misses: u64,
 }
 
 fn page_of(handle: u32) -> Page {
@@ -40,33 +38,34 @@ fn page_of(handle: u32) -> Page {
 
 impl HandleCache {
     pub(super) fn new(entries: usize) -> Result<Self, CacheError> {
-        Ok(HandleCache { cache: SharedCache::new(shape(entries))?, waiting: Waiting::default(), lookups: 0, misses: 0 })
+        Ok(HandleCache { cache: SharedCache::new(shape(entries))?, waiting: Waiting::default() })
     }
 
     pub(super) fn entries(&self) -> usize {
         self.cache.config().entries
     }
 
-    /// Lookups of what the NIC had, and those for which the host was asked.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.lookups, self.misses)
-    }
-
-    /// Looks for a handle. If the NIC does not have it `request` asks for it.
+    /// Looks for a handle. If the NIC does not have it `request` asks for it. Counts what was there, and requests.
     #[inline]
-    pub(super) fn lookup(&mut self, process: Process, handle: u32, request: HostRequest) -> HandleLookup {
+    pub(super) fn lookup(
+        &mut self,
+        process: Process,
+        handle: u32,
+        request: HostRequest,
+        (lookups, misses): (&mut u64, &mut u64),
+    ) -> HandleLookup {
         if self.cache.lookup(process, page_of(handle)).is_some() {
-            self.lookups += 1;
+            *lookups += 1;
             return HandleLookup::Hit;
         }
-        self.miss(process, page_of(handle));
+        *misses += u64::from(self.miss(process, page_of(handle)));
         HandleLookup::Host(request)
     }
 
+    /// Whether the host was not asked before.
     #[inline(never)]
-    fn miss(&mut self, process: Process, page: Page) {
-        let asking = self.waiting.ask(process, PageRange::single(page), page, 0);
-        self.misses += u64::from(matches!(asking, Asking::New));
+    fn miss(&mut self, process: Process, page: Page) -> bool {
+        matches!(self.waiting.ask(process, PageRange::single(page), page, 0), Asking::New)
     }
 
     pub(super) fn fill(&mut self, process: Process, handle: u32) {
