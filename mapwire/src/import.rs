@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use mapwire_driver::engine::{Engine, Way};
+use mapwire_driver::engine::{DirectStores, Engine};
 use mapwire_driver::imports::LocalImport;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
@@ -137,7 +137,7 @@ pub struct Import {
 #[derive(Debug)]
 struct Held {
     engine: Arc<Engine>,
-    way: Way,
+    direct_stores: DirectStores,
     local: LocalImport,
     node: Node,
     proxy: ProxyAddress,
@@ -375,7 +375,7 @@ impl Import {
                 reason: Refusal::Revoked,
             });
         }
-        if held.way.is_clear() { Ok(()) } else { self.refuse_if_gone(&mut held.engine.lock()) }
+        if held.direct_stores.is_clear() { Ok(()) } else { self.refuse_if_gone(&mut held.engine.lock()) }
     }
 }
 

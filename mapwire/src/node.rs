@@ -316,7 +316,7 @@ impl Node {
     /// The NIC's memory, by structure.
     #[must_use]
     pub fn nic_memory(&self) -> mapwire_nic::MemoryBreakdown {
-        self.driver().map(|driver| driver.nic_memory()).unwrap_or_default()
+        self.driver().map(|driver| driver.nic().memory()).unwrap_or_default()
     }
 
     /// The settings in force.

@@ -1,6 +1,6 @@
 //! Actions that the firmware asks of its driver, besides transmitting.
 
-use mapwire_wire::{Atomic, Endpoint, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp};
+use mapwire_wire::{Atomic, Endpoint, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp, TraceOp};
 
 use crate::error::CommandError;
 use crate::pieces::Piece;
@@ -170,4 +170,17 @@ pub enum Rejection {
     UnknownHandler(HandlerId),
     /// It comes from a node without a link to this one, or one that is gone.
     UnknownNode,
+}
+
+/// Bytes of one page that were translated for a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// Send, fetch or receive.
+    pub op: TraceOp,
+    /// Process whose memory it is.
+    pub process: ProcessId,
+    /// First address.
+    pub address: u64,
+    /// Length in bytes, all in one page.
+    pub length: u32,
 }

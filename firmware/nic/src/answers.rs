@@ -35,8 +35,8 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// The refusal of a fetch; reads no memory.
-    pub(crate) const fn refusal(fetch: FetchId, reply_key: Key, export: ExportId, reason: Refusal) -> Self {
+    /// A fetch of no bytes, of which nothing has been sent.
+    pub(crate) const fn new(fetch: FetchId, reply_key: Key, export: ExportId) -> Self {
         Self {
             process: ProcessId(0),
             fetch,
@@ -46,9 +46,14 @@ impl Serving {
             remaining: 0,
             sent: 0,
             ahead: None,
-            refused: Some(reason),
+            refused: None,
             value: None,
         }
+    }
+
+    /// The refusal of a fetch; reads no memory.
+    pub(crate) const fn refusal(fetch: FetchId, reply_key: Key, export: ExportId, reason: Refusal) -> Self {
+        Self { refused: Some(reason), ..Self::new(fetch, reply_key, export) }
     }
 }
 

@@ -1,12 +1,9 @@
 //! Fetches that this node has requested (UTLB §4.1, remote fetch).
 
-use alloc::vec::Vec;
-use core::ops::{Deref, DerefMut};
-
 use mapwire_wire::{FetchId, Key, NodeId, ProcessId};
 
 use crate::error::CommandError;
-use crate::slots::{Ending, Slots};
+use crate::slots::Slots;
 
 /// Fetches that a NIC may have under way; further ones wait.
 pub(crate) const MAX_FETCHES: usize = 1024;
@@ -44,55 +41,18 @@ impl Fetch {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Fetches {
-    /// At most [`MAX_FETCHES`] entries.
-    asked: Slots<Fetch>,
-    /// Key that the replies of each peer must show.
-    reply_keys: Vec<Key>,
-}
+/// At most [`MAX_FETCHES`] entries.
+pub(crate) type Fetches = Slots<Fetch>;
 
-impl Deref for Fetches {
-    type Target = Slots<Fetch>;
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        &self.asked
-    }
-}
-
-impl DerefMut for Fetches {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.asked
-    }
-}
-
-impl Fetches {
-    pub(crate) fn new(reply_keys: Vec<Key>) -> Self {
-        Self { asked: Slots::new(Ending::Recycled), reply_keys }
-    }
-
+impl Slots<Fetch> {
     pub(crate) fn has_room(&self) -> bool {
-        self.asked.len() < MAX_FETCHES
+        self.len() < MAX_FETCHES
     }
 
-    /// The key that replies of `peer`, which must exist, must show.
-    pub(crate) fn reply_key(&self, peer: NodeId) -> Key {
-        self.reply_keys[usize::from(peer.0)]
-    }
-
-    /// The fetch that a reply of `peer` names, if it was sent to that peer and the key is right.
+    /// The fetch that a reply of `peer` names, if it was sent to that peer and the key is `due`, that of its replies.
     #[inline]
-    pub(crate) fn answered(&mut self, peer: NodeId, key: &Key, fetch: FetchId) -> Option<&mut Fetch> {
-        if self.reply_keys.get(usize::from(peer.0)) != Some(key) {
-            return None;
-        }
-        self.asked.get_mut(fetch.0).filter(|fetch| fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_)))
-    }
-
-    /// Bytes of NIC memory in use.
-    pub(crate) fn all_bytes(&self) -> usize {
-        self.asked.bytes() + self.reply_keys.capacity() * size_of::<Key>()
+    pub(crate) fn answered(&mut self, peer: NodeId, due: Option<&Key>, key: &Key, id: FetchId) -> Option<&mut Fetch> {
+        let fetch = self.get_mut(id.0).filter(|_| due == Some(key))?;
+        (fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_))).then_some(fetch)
     }
 }

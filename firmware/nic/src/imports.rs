@@ -1,12 +1,10 @@
 //! Imports: a process's right to store into or fetch from another node's export. A proxy address is an import and an offset
 //! within it (VMMC §2, destination proxy space).
 
-use core::ops::{Deref, DerefMut};
-
 use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Refusal, Rights, Signal};
 
 use crate::error::CommandError;
-use crate::slots::{Ending, Slots};
+use crate::slots::Slots;
 
 /// Right of a process to use an export of another node.
 #[derive(Clone, Copy, Debug)]
@@ -66,30 +64,9 @@ impl RefusedStores {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Imports(Slots<Import>);
+pub(crate) type Imports = Slots<Import>;
 
-impl Deref for Imports {
-    type Target = Slots<Import>;
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Imports {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
-
-impl Imports {
-    pub(crate) fn new() -> Self {
-        Self(Slots::new(Ending::Retired))
-    }
-
+impl Slots<Import> {
     /// The import `id`, provided that it belongs to `process`, is still valid and gives `right`. So a process cannot name a
     /// destination that it has not imported (VMMC §4.4).
     #[inline]
@@ -107,7 +84,7 @@ impl Imports {
     /// The import `id`, provided that it belongs to `process`; it may be revoked.
     #[inline]
     pub(crate) fn of_process(&self, process: ProcessId, id: ImportId) -> Result<&Import, CommandError> {
-        match self.0.get(id.0) {
+        match self.get(id.0) {
             Some(import) if import.process == process => Ok(import),
             _ => Err(CommandError::UnknownImport(id)),
         }
@@ -116,7 +93,7 @@ impl Imports {
     /// Notes that `count` stores were dropped, on the imports for which `pick` is true.
     #[cold]
     pub(crate) fn note_refused(&mut self, store: RefusedStore, count: u64, pick: impl Fn(&Import) -> bool) {
-        for import in self.0.iter_mut().filter(|import| pick(import)) {
+        for import in self.iter_mut().filter(|import| pick(import)) {
             import.refused.note(store, count);
         }
     }
@@ -124,7 +101,7 @@ impl Imports {
     /// Notes that node `from` refused stores that it cannot name.
     #[cold]
     pub(crate) fn note_unnamed(&mut self, from: NodeId) {
-        for import in self.0.iter_mut().filter(|import| import.node == from) {
+        for import in self.iter_mut().filter(|import| import.node == from) {
             import.refused.unnamed = true;
         }
     }

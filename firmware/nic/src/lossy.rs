@@ -13,7 +13,7 @@ use crate::link::{Link, LinkConfig, LinkEvent, MOST_EVENTS};
 pub(crate) type Early = Box<[u8]>;
 
 #[derive(Debug)]
-struct Slot {
+struct Peer {
     link: Link<Early>,
     /// Time for which its timer is set.
     armed_ns: Option<u64>,
@@ -26,7 +26,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Lossy {
     config: LinkConfig,
-    slots: Vec<Option<Box<Slot>>>,
+    peers: Vec<Option<Box<Peer>>>,
     /// When links have something to do. A timer whose deadline has moved later fires early once; that is harmless. The next one
     /// last. Each link has one at most, and room for it from the start.
     timers: Vec<(u64, NodeId)>,
@@ -39,11 +39,11 @@ pub(crate) struct Lossy {
 
 impl Lossy {
     pub(crate) fn new(config: LinkConfig, nodes: usize) -> Self {
-        let mut slots = Vec::new();
-        slots.resize_with(nodes, || None);
+        let mut peers = Vec::new();
+        peers.resize_with(nodes, || None);
         Self {
             config,
-            slots,
+            peers,
             timers: Vec::new(),
             made: 0,
             early_bytes: 0,
@@ -57,14 +57,14 @@ impl Lossy {
         (LINK_HEADER_BYTES + HEADER_BYTES) as u32 + header.payload_bytes()
     }
 
-    /// The slot of `node`, which must exist.
-    fn slot_mut(&mut self, node: NodeId) -> &mut Slot {
+    /// The link to `node`, which must exist, and what waits for it.
+    fn peer_mut(&mut self, node: NodeId) -> &mut Peer {
         let config = self.config;
         let (made, timers) = (&mut self.made, &mut self.timers);
-        self.slots[usize::from(node.0)].get_or_insert_with(|| {
+        self.peers[usize::from(node.0)].get_or_insert_with(|| {
             *made += 1;
             timers.reserve(made.saturating_sub(timers.len()));
-            Box::new(Slot { link: Link::new(config), armed_ns: None, early_bytes: 0, dropped: false })
+            Box::new(Peer { link: Link::new(config), armed_ns: None, early_bytes: 0, dropped: false })
         })
     }
 
@@ -76,8 +76,8 @@ impl Lossy {
 
     /// The link to `node`, if there is one.
     pub(crate) fn link(&self, node: NodeId) -> Option<&Link<Early>> {
-        let slot = self.slots.get(usize::from(node.0))?.as_ref()?;
-        Some(&slot.link)
+        let peer = self.peers.get(usize::from(node.0))?.as_ref()?;
+        Some(&peer.link)
     }
 
     /// Whether the next timer that is due at `now_ns` ends its link, which frees memory.
@@ -88,26 +88,26 @@ impl Lossy {
 
     /// The link to `node`, which must exist.
     pub(crate) fn link_mut(&mut self, node: NodeId) -> &mut Link<Early> {
-        &mut self.slot_mut(node).link
+        &mut self.peer_mut(node).link
     }
 
     /// Whether an early packet of `bytes` may be kept for `node`; if so, counts its memory.
     pub(crate) fn may_keep(&mut self, node: NodeId, bytes: usize) -> bool {
         let together = self.early_bytes + bytes;
-        let of_it = self.slot_mut(node).early_bytes + bytes;
+        let of_it = self.peer_mut(node).early_bytes + bytes;
         let fits = together + of_it <= self.config.max_early_bytes();
         if fits {
             self.early_bytes = together;
-            self.slot_mut(node).early_bytes = of_it;
+            self.peer_mut(node).early_bytes = of_it;
         }
         fits
     }
 
     /// The next packet of `node` in order, if it arrived early.
     pub(crate) fn take_early(&mut self, node: NodeId) -> Option<Early> {
-        let slot = self.slots.get_mut(usize::from(node.0))?.as_mut()?;
-        let packet = slot.link.poll_kept()?;
-        slot.early_bytes -= packet.len();
+        let peer = self.peers.get_mut(usize::from(node.0))?.as_mut()?;
+        let packet = peer.link.poll_kept()?;
+        peer.early_bytes -= packet.len();
         self.early_bytes -= packet.len();
         Some(packet)
     }
@@ -123,9 +123,9 @@ impl Lossy {
     }
 
     fn forget_early(&mut self, node: NodeId) {
-        let slot = self.slot_mut(node);
-        let bytes = core::mem::take(&mut slot.early_bytes);
-        slot.dropped = false;
+        let peer = self.peer_mut(node);
+        let bytes = core::mem::take(&mut peer.early_bytes);
+        peer.dropped = false;
         self.early_bytes -= bytes;
     }
 
@@ -143,14 +143,14 @@ impl Lossy {
 
     /// Sets the timer of `node`, unless it is set for an earlier time.
     pub(crate) fn arm(&mut self, node: NodeId) {
-        let slot = self.slot_mut(node);
-        let Some(at_ns) = slot.link.poll_at() else {
+        let peer = self.peer_mut(node);
+        let Some(at_ns) = peer.link.poll_at() else {
             return;
         };
-        if slot.armed_ns.is_some_and(|armed| armed <= at_ns) {
+        if peer.armed_ns.is_some_and(|armed| armed <= at_ns) {
             return;
         }
-        let before = slot.armed_ns.replace(at_ns);
+        let before = peer.armed_ns.replace(at_ns);
         if let Some(before) = before {
             let set = (self.timers).binary_search_by(|timer| (before, node).cmp(timer));
             if let Ok(at) = set {
@@ -166,9 +166,9 @@ impl Lossy {
     pub(crate) fn hasten_acks(&mut self, mut owed: impl FnMut(NodeId)) -> bool {
         let mut any = false;
         for &(_, node) in &self.timers {
-            let slot = self.slots.get_mut(usize::from(node.0));
-            if let Some(Some(slot)) = slot
-                && slot.link.hasten_ack()
+            let peer = self.peers.get_mut(usize::from(node.0));
+            if let Some(Some(peer)) = peer
+                && peer.link.hasten_ack()
             {
                 owed(node);
                 any = true;
@@ -189,15 +189,15 @@ impl Lossy {
             return None;
         }
         self.timers.pop();
-        let slot = self.slot_mut(node);
-        slot.armed_ns = None;
-        slot.link.handle_time(now_ns);
+        let peer = self.peer_mut(node);
+        peer.armed_ns = None;
+        peer.link.handle_time(now_ns);
         Some(node)
     }
 
     /// The due packet of `node` was dropped until the host has acted.
     pub(crate) fn note_dropped(&mut self, node: NodeId) {
-        if !core::mem::replace(&mut self.slot_mut(node).dropped, true) {
+        if !core::mem::replace(&mut self.peer_mut(node).dropped, true) {
             self.dropped.push(node);
         }
     }
@@ -205,9 +205,9 @@ impl Lossy {
     /// The host has acted: returns the next link that asks for what it dropped.
     pub(crate) fn ask_again(&mut self) -> Option<NodeId> {
         while let Some(node) = self.dropped.pop() {
-            let slot = self.slot_mut(node);
-            if core::mem::take(&mut slot.dropped) {
-                slot.link.ask_again();
+            let peer = self.peer_mut(node);
+            if core::mem::take(&mut peer.dropped) {
+                peer.link.ask_again();
                 return Some(node);
             }
         }
@@ -216,8 +216,8 @@ impl Lossy {
 
     /// Bytes of early packets of `node`.
     pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
-        let slot = self.slots.get(usize::from(node.0));
-        slot.and_then(Option::as_ref).map_or(0, |slot| slot.early_bytes)
+        let peer = self.peers.get(usize::from(node.0));
+        peer.and_then(Option::as_ref).map_or(0, |peer| peer.early_bytes)
     }
 
     /// Bytes of early packets of all peers.
@@ -227,10 +227,10 @@ impl Lossy {
 
     /// Bytes of NIC memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        let slots = self.slots.iter().flatten();
-        let links: usize = slots.map(|slot| size_of::<Slot>() + slot.link.bytes()).sum();
+        let peers = self.peers.iter().flatten();
+        let links: usize = peers.map(|peer| size_of::<Peer>() + peer.link.bytes()).sum();
         links
-            + self.slots.capacity() * size_of::<Option<Box<Slot>>>()
+            + self.peers.capacity() * size_of::<Option<Box<Peer>>>()
             + self.timers.capacity() * size_of::<(u64, NodeId)>()
             + self.dropped.capacity() * size_of::<NodeId>()
             + self.events.capacity() * size_of::<(NodeId, LinkEvent)>()

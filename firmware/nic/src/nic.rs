@@ -3,12 +3,12 @@
 mod cutting;
 pub(crate) mod datagrams;
 mod leaving;
+mod misses;
 pub(crate) mod receive;
 mod sends;
-mod stalled;
 mod stores;
 mod tables;
-pub(crate) mod tracing;
+mod tracing;
 mod updates;
 
 use alloc::collections::VecDeque;
@@ -19,7 +19,7 @@ use mapwire_wire::{
     CHUNK_BYTES, ExportId, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
 };
 
-use crate::actions::{Completion, Dma};
+use crate::actions::{Completion, Dma, Traced};
 use crate::answers::Answers;
 use crate::budget::{BudgetRow, Holdings, MemoryBreakdown};
 use crate::counters::Counters;
@@ -30,11 +30,11 @@ use crate::fetches::Fetches;
 use crate::imports::{Import, Imports};
 use crate::inbound::InboundMessages;
 use crate::link::LinkConfig;
-use crate::nic::stalled::Stalled;
-use crate::nic::tracing::Traced;
 use crate::outbound::Outbound;
 use crate::pieces::Piece;
 use crate::processes::{Long, Processes};
+use crate::slots::Ending;
+use crate::stalled::Stalled;
 use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.
@@ -119,6 +119,8 @@ pub struct Nic<D> {
     pinned_late: Vec<ExportId>,
     imports: Imports,
     fetches: Fetches,
+    /// Key that the replies of each peer must show.
+    reply_keys: Vec<Key>,
     answers: Answers,
     /// Whether a packet that misses is dropped, because its sender's link sends it again.
     drops_on_miss: bool,
@@ -181,8 +183,9 @@ impl<D: TranslationDesign> Nic<D> {
             next_message: MessageId(0),
             exports: Exports::new(),
             pinned_late: Vec::new(),
-            imports: Imports::new(),
-            fetches: Fetches::new(config.reply_keys),
+            imports: Imports::new(Ending::Retired),
+            fetches: Fetches::new(Ending::Recycled),
+            reply_keys: config.reply_keys,
             answers: Answers::new(nodes),
             answers_first: false,
             dispatch: Dispatch::default(),
@@ -388,7 +391,7 @@ impl<D: TranslationDesign> Nic<D> {
             ("process list", self.processes.bytes()),
             ("export table", self.exports.bytes()),
             ("import table", self.imports.bytes()),
-            ("fetch table", self.fetches.all_bytes()),
+            ("fetch table", self.fetches.bytes() + self.reply_keys.capacity() * size_of::<Key>()),
             ("fetches served", self.answers.bytes()),
             ("transmit queues", self.outbound.bytes()),
             ("messages under way", inbound),

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use mapwire_wire::link::LinkHeader;
 use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, Kind, NodeId, ProcessId, Repr};
 
-use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig, LinkStats};
+use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig};
 use crate::lossy::Lossy;
 use crate::queue::Queue;
 use crate::transmit::{Source, Transmit, Work};
@@ -107,8 +107,9 @@ impl Outbound {
         }
     }
 
-    pub(crate) fn next_timer(&self) -> Option<u64> {
-        self.lossy.as_ref()?.next_timer()
+    /// The links, for reading.
+    pub(crate) fn links(&self) -> Option<&Lossy> {
+        self.lossy.as_ref()
     }
 
     pub(crate) fn lossy(&mut self) -> Option<&mut Lossy> {
@@ -532,11 +533,6 @@ impl Outbound {
         }
     }
 
-    /// The link to `node`, if it was ever used.
-    pub(crate) fn link_stats(&self, node: NodeId) -> Option<LinkStats> {
-        Some(self.lossy.as_ref()?.link(node)?.stats())
-    }
-
     /// Makes all acks that links owe due now. Returns whether there are any.
     pub(crate) fn hasten_acks(&mut self) -> bool {
         let Some(lossy) = &mut self.lossy else {
@@ -594,12 +590,6 @@ impl Outbound {
     /// Whether a packet that `work` depends on waits or is unacked.
     pub(crate) fn is_queued(&self, work: Work) -> bool {
         self.packets().any(|transmit| transmit.work() == work)
-    }
-
-    /// Bytes of early packets of `node`.
-    pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
-        let lossy = self.lossy.as_ref();
-        lossy.map_or(0, |lossy| lossy.early_bytes_of(node))
     }
 
     /// Bytes of early packets of all peers.

@@ -54,6 +54,21 @@ pub struct HandleCounters {
     pub process_misses: u64,
 }
 
+impl Counters {
+    fn each(self, other: Counters, op: impl Fn(u64, u64) -> u64) -> Counters {
+        Counters {
+            lookups: op(self.lookups, other.lookups),
+            check_misses: op(self.check_misses, other.check_misses),
+            nic_misses: op(self.nic_misses, other.nic_misses),
+            interrupts: op(self.interrupts, other.interrupts),
+            pins: op(self.pins, other.pins),
+            unpins: op(self.unpins, other.unpins),
+            pinned_pages: op(self.pinned_pages, other.pinned_pages),
+            handles: self.handles.each(other.handles, op),
+        }
+    }
+}
+
 impl HandleCounters {
     fn each(self, other: HandleCounters, op: impl Fn(u64, u64) -> u64) -> HandleCounters {
         HandleCounters {
@@ -73,16 +88,7 @@ impl Add for Counters {
     type Output = Counters;
 
     fn add(self, other: Counters) -> Counters {
-        Counters {
-            lookups: self.lookups + other.lookups,
-            check_misses: self.check_misses + other.check_misses,
-            nic_misses: self.nic_misses + other.nic_misses,
-            interrupts: self.interrupts + other.interrupts,
-            pins: self.pins + other.pins,
-            unpins: self.unpins + other.unpins,
-            pinned_pages: self.pinned_pages + other.pinned_pages,
-            handles: self.handles.each(other.handles, |one, two| one + two),
-        }
+        self.each(other, |one, two| one + two)
     }
 }
 
@@ -91,16 +97,7 @@ impl Sub for Counters {
 
     /// `later - earlier`. Counters never fall; if they would, the difference is 0.
     fn sub(self, earlier: Counters) -> Counters {
-        Counters {
-            lookups: self.lookups.saturating_sub(earlier.lookups),
-            check_misses: self.check_misses.saturating_sub(earlier.check_misses),
-            nic_misses: self.nic_misses.saturating_sub(earlier.nic_misses),
-            interrupts: self.interrupts.saturating_sub(earlier.interrupts),
-            pins: self.pins.saturating_sub(earlier.pins),
-            unpins: self.unpins.saturating_sub(earlier.unpins),
-            pinned_pages: self.pinned_pages,
-            handles: self.handles.each(earlier.handles, u64::saturating_sub),
-        }
+        Counters { pinned_pages: self.pinned_pages, ..self.each(earlier, u64::saturating_sub) }
     }
 }
 

@@ -5,7 +5,7 @@ mod handles;
 
 pub use handles::{CBH_ENTRY_BYTES, PCH_ENTRY_BYTES};
 
-use self::handles::{Handle, HandleCache};
+use self::handles::HandleCache;
 use crate::cache::{CacheConfig, CacheError, SharedCache};
 use crate::counters::Counters;
 use crate::design::{HandleLookup, HostRequest, Lookup, Pinning, TranslationDesign, TranslationError};
@@ -222,33 +222,16 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
-        match self.buffers.lookup(process, buffer) {
-            Handle::Here => {
-                self.counters.handles.buffer_lookups += 1;
-                return HandleLookup::Hit;
-            }
-            Handle::Miss => {
-                self.counters.handles.buffer_misses += 1;
-                self.counters.interrupts += 1;
-            }
-            Handle::Awaited => {}
-        }
-        HandleLookup::Host(HostRequest::FillBuffer { process, buffer })
+        let handles = &mut self.counters.handles;
+        let counts = (&mut handles.buffer_lookups, &mut handles.buffer_misses);
+        self.buffers.lookup(process, buffer, HostRequest::FillBuffer { process, buffer }, counts)
     }
 
     fn lookup_process(&mut self, process: Process) -> HandleLookup {
-        match self.process_handles.lookup(Process(0), u32::from(process.0)) {
-            Handle::Here => {
-                self.counters.handles.process_lookups += 1;
-                return HandleLookup::Hit;
-            }
-            Handle::Miss => {
-                self.counters.handles.process_misses += 1;
-                self.counters.interrupts += 1;
-            }
-            Handle::Awaited => {}
-        }
-        HandleLookup::Host(HostRequest::FillProcess { process })
+        let handles = &mut self.counters.handles;
+        let counts = (&mut handles.process_lookups, &mut handles.process_misses);
+        let request = HostRequest::FillProcess { process };
+        self.process_handles.lookup(Process(0), u32::from(process.0), request, counts)
     }
 
     fn pinning(&self) -> Pinning {
@@ -315,6 +298,8 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        let Counters { interrupts, handles, .. } = self.counters;
+        let interrupts = interrupts + handles.buffer_misses + handles.process_misses;
+        Counters { interrupts, ..self.counters }
     }
 }

@@ -8,10 +8,10 @@ mod serving;
 pub use pinner::{PinPages, SimulatedPinner};
 
 use crate::Counters;
+use crate::choosing::ChooseVictims;
 use crate::design::{NicSide, Pinning, TranslationDesign, TranslationError};
 use crate::limit::{PinError, PinLimit, PinRules};
 use crate::page::{Frame, Page, PageRange, Process};
-use crate::policy::ChooseVictims;
 use crate::user::{PinPlan, Prepared, UserTable};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;

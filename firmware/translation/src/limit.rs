@@ -32,9 +32,7 @@ impl PinLimit {
             pages => Ok(PinLimit::Pages(pages)),
         }
     }
-}
 
-impl PinLimit {
     /// The stricter of this limit and `pages`, if given.
     #[must_use]
     pub const fn and(self, pages: Option<u64>) -> Self {

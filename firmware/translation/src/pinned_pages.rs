@@ -1,46 +1,22 @@
 //! The pinned pages of a process under a limit, and the choice of victims (UTLB §3.1, §3.4).
 //!
 //! A policy chooses, never a page with an outstanding transfer. A touch, a hold and a release take constant time for each page; only a
-//! touch under LFU or MFU may allocate, when there are more distinct numbers of uses than ever before.
+//! touch under LFU or MFU may allocate, and takes longer the more distinct numbers of uses there are, as their logarithm does.
 
 mod drawn;
 mod frequency;
+mod nodes;
 mod recency;
 
 use self::drawn::Drawn;
 use self::frequency::Frequency;
+use self::nodes::{ABSENT, Candidacy, LEAF_PAGES, LEAF_SHIFT, NIL, Node, Nodes, Search, page_at, page_in_leaf};
 use self::recency::Recency;
 use crate::leaves::Leaves;
 use crate::limit::PinError;
 use crate::page::{Page, PageRange, RangeError};
 use crate::policy::Policy;
 use alloc::vec::Vec;
-
-const LEAF_PAGES: usize = 256;
-const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
-const NIL: u32 = u32::MAX;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Absent,
-    /// Pinned, and a candidate in searches for victims.
-    Listed,
-    /// Pinned, but taken out of the candidates because a search met it while a transfer held it; so the next search need not pass it
-    /// again. Its last release, or a touch, puts it back as the most recently used.
-    Parked,
-}
-
-/// 16 bytes for each page of the leaves that exist. Links are node positions: 32 bits reach 64 GiB of them. The ranking defines their
-/// meaning.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    newer: u32,
-    older: u32,
-    holds: u32,
-    state: State,
-}
-
-const ABSENT: Node = Node { newer: NIL, older: NIL, holds: 0, state: State::Absent };
 
 /// Nodes `base + from .. base + to`, all of one leaf.
 struct Piece {
@@ -57,8 +33,6 @@ enum Ranking {
     Frequency(Frequency),
     Drawn(Drawn),
 }
-
-type Nodes = Leaves<Node, LEAF_PAGES>;
 
 /// The pinned pages of a process that has a limit, in order of eviction.
 ///
@@ -147,13 +121,13 @@ impl PinnedPages {
         for page in range.in_address_space()? {
             let base = self.nodes.find_or_add(page.0 >> LEAF_SHIFT);
             let at = base + page_in_leaf(page);
-            if self.nodes.cells()[at].state == State::Absent {
+            if self.nodes.cells()[at].candidacy == Candidacy::Absent {
                 self.nodes.occupy(base, 1);
                 self.pinned += 1;
-                self.nodes.cells_mut()[at].state = State::Listed;
+                self.nodes.cells_mut()[at].candidacy = Candidacy::Listed;
                 match &mut self.ranking {
                     Ranking::Recency(list) => list.link_newest(self.nodes.cells_mut(), at, at),
-                    Ranking::Frequency(buckets) => buckets.add(self.nodes.cells_mut(), at, used),
+                    Ranking::Frequency(lists) => lists.add(self.nodes.cells_mut(), at, used),
                     Ranking::Drawn(drawn) => drawn.add(self.nodes.cells_mut(), at),
                 }
             } else if used {
@@ -170,16 +144,16 @@ impl PinnedPages {
             return false;
         };
         let at = base + page_in_leaf(page);
-        let state = self.nodes.cells()[at].state;
+        let candidacy = self.nodes.cells()[at].candidacy;
         let cells = self.nodes.cells_mut();
-        match (&mut self.ranking, state) {
-            (_, State::Absent) => return false,
-            (Ranking::Recency(list), State::Listed) => list.unlink(cells, at, at),
-            (Ranking::Drawn(drawn), State::Listed) => drawn.remove(cells, at),
-            (Ranking::Frequency(buckets), _) => buckets.remove(cells, at),
-            (_, State::Parked) => {}
+        match (&mut self.ranking, candidacy) {
+            (_, Candidacy::Absent) => return false,
+            (Ranking::Recency(list), Candidacy::Listed) => list.unlink(cells, at, at),
+            (Ranking::Drawn(drawn), Candidacy::Listed) => drawn.remove(cells, at),
+            (Ranking::Frequency(lists), Candidacy::Listed) => lists.remove(cells, at),
+            (_, Candidacy::Parked) => {}
         }
-        self.nodes.cells_mut()[at].state = State::Absent;
+        self.nodes.cells_mut()[at].candidacy = Candidacy::Absent;
         self.pinned -= 1;
         self.nodes.vacate(base, 1);
         true
@@ -216,16 +190,8 @@ impl PinnedPages {
         let cells = self.nodes.cells_mut();
         match &mut self.ranking {
             Ranking::Recency(list) => list.touch(cells, from, to),
-            Ranking::Frequency(buckets) => {
-                for at in from..to {
-                    buckets.touch(cells, at);
-                }
-            }
-            Ranking::Drawn(drawn) => {
-                for at in from..to {
-                    drawn.touch(cells, at);
-                }
-            }
+            Ranking::Frequency(lists) => (from..to).for_each(|at| lists.touch(cells, at)),
+            Ranking::Drawn(drawn) => (from..to).for_each(|at| drawn.touch(cells, at)),
         }
     }
 
@@ -239,15 +205,9 @@ impl PinnedPages {
             let start = rest.first;
             let mut absent = Some(0);
             if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
-                let nodes = &mut self.nodes.cells_mut()[base + from..base + to];
-                absent = nodes.iter().position(|node| node.state == State::Absent);
-                let mut fresh = 0;
-                for node in &mut nodes[..absent.unwrap_or(to - from)] {
-                    fresh += u32::from(node.holds == 0);
-                    node.holds += 1;
-                }
-                self.held += u64::from(fresh);
-                self.nodes.occupy(base, fresh);
+                let nodes = &self.nodes.cells()[base + from..base + to];
+                absent = nodes.iter().position(|node| node.candidacy == Candidacy::Absent);
+                self.hold_piece(Piece { base, from, to: absent.map_or(to, |after| from + after) });
             }
             if let Some(after) = absent {
                 let page = Page(start.0 + after as u64);
@@ -266,17 +226,22 @@ impl PinnedPages {
         let mut rest = range.in_address_space()?;
         while !rest.is_empty() {
             self.nodes.find_or_add(rest.first.0 >> LEAF_SHIFT);
-            if let Some(Piece { base, from, to }) = self.next_piece(&mut rest) {
-                let mut fresh = 0;
-                for node in &mut self.nodes.cells_mut()[base + from..base + to] {
-                    fresh += u32::from(node.holds == 0);
-                    node.holds += 1;
-                }
-                self.held += u64::from(fresh);
-                self.nodes.occupy(base, fresh);
+            if let Some(piece) = self.next_piece(&mut rest) {
+                self.hold_piece(piece);
             }
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn hold_piece(&mut self, Piece { base, from, to }: Piece) {
+        let mut fresh = 0;
+        for node in &mut self.nodes.cells_mut()[base + from..base + to] {
+            fresh += u32::from(node.holds == 0);
+            node.holds += 1;
+        }
+        self.held += u64::from(fresh);
+        self.nodes.occupy(base, fresh);
     }
 
     /// Ends a transfer of the pages.
@@ -296,7 +261,7 @@ impl PinnedPages {
                 for node in &mut nodes[..done] {
                     node.holds -= 1;
                     freed += u32::from(node.holds == 0);
-                    parked |= node.state == State::Parked;
+                    parked |= node.candidacy == Candidacy::Parked;
                 }
                 if parked {
                     self.take_back(base + from, base + from + done);
@@ -334,7 +299,7 @@ impl PinnedPages {
         let mut search = Search { nodes, may_go, missing: count, out, parked: false };
         match ranking {
             Ranking::Recency(list) => list.search(&mut search),
-            Ranking::Frequency(buckets) => buckets.search(&mut search),
+            Ranking::Frequency(lists) => lists.search(&mut search),
             Ranking::Drawn(drawn) => drawn.search(&mut search),
         }
         if search.parked {
@@ -366,15 +331,15 @@ impl PinnedPages {
         let base = self.nodes.peek(page.0 >> LEAF_SHIFT);
         base.is_some_and(|base| {
             let node = self.nodes.cells()[base + page_in_leaf(page)];
-            node.state != State::Absent && node.holds == 0
+            node.candidacy != Candidacy::Absent && node.holds == 0
         })
     }
 
     /// Number of pinned pages outside the range that transfers hold. Scans all nodes: used only for errors.
     pub(crate) fn held_outside(&self, range: PageRange) -> u64 {
         let held = |at: &usize| {
-            let Node { holds, state, .. } = self.nodes.cells()[*at];
-            holds > 0 && state != State::Absent && !range.contains(page_at(&self.nodes, *at))
+            let Node { holds, candidacy, .. } = self.nodes.cells()[*at];
+            holds > 0 && candidacy != Candidacy::Absent && !range.contains(page_at(&self.nodes, *at))
         };
         (0..self.nodes.cells().len()).filter(held).count() as u64
     }
@@ -383,7 +348,7 @@ impl PinnedPages {
     pub fn memory_bytes(&self) -> usize {
         let ranking = match &self.ranking {
             Ranking::Recency(_) => 0,
-            Ranking::Frequency(buckets) => buckets.memory_bytes(),
+            Ranking::Frequency(lists) => lists.memory_bytes(),
             Ranking::Drawn(drawn) => drawn.memory_bytes(),
         };
         self.nodes.memory_bytes() + ranking
@@ -404,53 +369,18 @@ impl PinnedPages {
     fn take_back(&mut self, from: usize, to: usize) {
         let cells = self.nodes.cells_mut();
         for at in from..to {
-            let Node { state, holds, .. } = cells[at];
-            if state == State::Parked && holds == 0 {
-                cells[at].state = State::Listed;
+            let Node { candidacy, holds, .. } = cells[at];
+            if candidacy == Candidacy::Parked && holds == 0 {
+                cells[at].candidacy = Candidacy::Listed;
                 match &mut self.ranking {
                     Ranking::Recency(list) => list.link_newest(cells, at, at),
-                    Ranking::Frequency(buckets) => buckets.take_back(cells, at),
+                    Ranking::Frequency(lists) => lists.list(cells, at),
                     Ranking::Drawn(drawn) => drawn.add(cells, at),
                 }
             }
         }
         self.last_touched = PageRange::EMPTY;
     }
-}
-
-/// A search for victims under way.
-struct Search<'a, F> {
-    nodes: &'a mut Nodes,
-    may_go: F,
-    missing: u64,
-    out: &'a mut Vec<Page>,
-    parked: bool,
-}
-
-impl<F: Fn(Page) -> bool> Search<'_, F> {
-    /// Takes the node as a victim, unless it must stay. Returns whether it was parked: a transfer holds it, and the ranking unlists it.
-    fn visit(&mut self, at: usize) -> bool {
-        if self.nodes.cells()[at].holds > 0 {
-            self.nodes.cells_mut()[at].state = State::Parked;
-            self.parked = true;
-            return true;
-        }
-        let page = page_at(self.nodes, at);
-        if (self.may_go)(page) {
-            self.out.push(page);
-            self.missing -= 1;
-        }
-        false
-    }
-}
-
-fn page_at(nodes: &Nodes, at: usize) -> Page {
-    Page(nodes.number_of(at) << LEAF_SHIFT | (at % LEAF_PAGES) as u64)
-}
-
-#[inline(always)]
-fn page_in_leaf(page: Page) -> usize {
-    page.0 as usize % LEAF_PAGES
 }
 
 #[cfg(test)]

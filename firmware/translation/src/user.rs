@@ -5,11 +5,12 @@
 //! the table is right at every step.
 
 use crate::Counters;
+use crate::choosing::{Candidates, ChooseVictims};
 use crate::limit::{PinError, PinLimit, PinRules};
 use crate::page::{PAGE_NUMBER_END, Page, PageRange};
 use crate::pin_map::{Check, PinMap};
 use crate::pinned_pages::PinnedPages;
-use crate::policy::{Candidates, ChooseVictims, Policy};
+use crate::policy::Policy;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mapwire_transport::shm::PeerCorrupt;
-use mapwire_wire::NodeId;
 use thiserror::Error;
 
 /// Why a peer counts as gone: how it broke the rules, or what this process lacks for it.
@@ -39,50 +38,5 @@ impl Breach {
     #[must_use]
     pub fn is_fault(self) -> bool {
         !matches!(self, Self::NoDescriptor | Self::Card(_) | Self::Silent { .. })
-    }
-}
-
-/// The breach of each peer that committed one.
-#[derive(Debug)]
-pub(crate) struct Breaches {
-    peers: Box<[Option<Breach>]>,
-    any: bool,
-}
-
-impl Breaches {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { peers: vec![None; nodes].into(), any: false }
-    }
-
-    /// Notes a peer's breach; the first counts.
-    pub(crate) fn note(&mut self, peer: NodeId, breach: Breach) {
-        if let Some(noted) = self.peers.get_mut(usize::from(peer.0)) {
-            noted.get_or_insert(breach);
-            self.any = true;
-        }
-    }
-
-    /// The breach of a peer.
-    #[inline]
-    pub(crate) fn of(&self, peer: NodeId) -> Option<Breach> {
-        if self.any { self.peers.get(usize::from(peer.0)).copied().flatten() } else { None }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mapwire_node::Breach as Node;
-
-    #[test]
-    fn the_first_breach_of_a_peer_is_what_is_told() {
-        let mut breaches = Breaches::new(3);
-        assert_eq!(breaches.of(NodeId(2)), None);
-        breaches.note(NodeId(2), Breach::Node(Node::Malformed));
-        breaches.note(NodeId(2), Breach::Node(Node::Control));
-        breaches.note(NodeId(9), Breach::Node(Node::Control));
-        assert_eq!(breaches.of(NodeId(2)), Some(Breach::Node(Node::Malformed)));
-        assert_eq!(breaches.of(NodeId(1)), None);
-        assert_eq!(breaches.of(NodeId(9)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The loop between the node, the paths to its peers, the memories that these may reach, and the outcomes that somebody waits for.
 
 mod asks;
-pub(crate) mod confined;
+pub mod confined;
 mod memory;
 mod services;
 #[cfg(test)]
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
-use mapwire_nic::{Config, MemoryBreakdown, Nic};
+use mapwire_nic::{Config, Nic};
 use mapwire_node::{Node, NodeConfig};
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, TranslationDesign};
 use mapwire_transport::fabric::{Fabric, News};
@@ -82,7 +82,7 @@ impl<F: Fabric> Driver<F> {
         let (mut memories, rules) = Memories::new(config)?;
         node.open_process(PROCESS, rules, WORDS)?;
         let me = paths.me();
-        if let Some(library) = paths.library() {
+        if let Some(library) = paths.fabric_mut().library() {
             memories.add_rma(Rma::new(me, library, &mut node, rules)?);
         }
         let capture = match &config.trace {
@@ -130,12 +130,12 @@ impl<F: Fabric> Driver<F> {
         let mut worked = self.make_up();
         worked |= self.queue.has_commands() && self.queue.serve(&mut self.local.node, PROCESS);
         worked |= self.local.memories.release_given_up(&mut self.local.node, &self.queue);
-        worked |= self.receive();
+        worked |= self.paths.receive(&mut self.local);
         if self.local.node.has_host_work(PROCESS) {
             self.call_host();
         }
-        worked |= self.local.memories.drain_moves(|| self.paths.library());
-        if self.paths.has_news() {
+        worked |= self.local.memories.drain_moves(|| self.paths.fabric_mut().library());
+        if self.paths.fabric().has_news() {
             self.take_news();
             worked = true;
         }
@@ -151,31 +151,15 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     fn send_out(&mut self) -> bool {
         let mut worked = self.serve_services();
-        worked |= self.transmit();
+        worked |= self.paths.transmit(&mut self.local);
         worked |= self.handle_misses();
-        self.tell();
+        self.paths.tell(&mut self.local);
         if self.local.node.owes_pages() {
             // To give pages back frees memory, which no thread may do in the fault handler.
             self.paths.wake_service();
         }
         self.local.outcomes.take_traced(&mut self.local.node);
         worked
-    }
-
-    #[inline]
-    fn receive(&mut self) -> bool {
-        self.paths.receive(&mut self.local)
-    }
-
-    #[inline]
-    fn transmit(&mut self) -> bool {
-        self.paths.transmit(&mut self.local)
-    }
-
-    /// Tells what does not come with a packet. Whether there was anything.
-    #[inline]
-    fn tell(&mut self) -> bool {
-        self.paths.tell(&mut self.local)
     }
 
     /// Carries out what the page-fault handler has left. Whether there was anything.
@@ -195,7 +179,7 @@ impl<F: Fabric> Driver<F> {
             self.meet(handler, peer);
         }
         self.paths.forget_gone(&mut self.local.memories);
-        self.paths.bury();
+        self.paths.fabric_mut().bury();
         true
     }
 
@@ -227,15 +211,10 @@ impl<F: Fabric> Driver<F> {
         }
         let mut worked = false;
         while self.local.node.has_misses() {
-            self.serve_misses();
-            worked |= self.transmit();
+            self.local.serve_misses();
+            worked |= self.paths.transmit(&mut self.local);
         }
         worked
-    }
-
-    /// Serves what the NIC asks for, and lets it go on.
-    pub(crate) fn serve_misses(&mut self) {
-        self.local.serve_misses();
     }
 
     /// Gives back pages and landings that nobody needs.
@@ -246,13 +225,13 @@ impl<F: Fabric> Driver<F> {
     /// Whether there is anything to do: asked once more before a thread sleeps.
     #[inline]
     pub(crate) fn has_work(&mut self) -> bool {
-        self.paths.has_input() || self.has_duties()
+        self.paths.fabric_mut().has_input() || self.has_duties()
     }
 
     /// As [`has_work`](Self::has_work), without a look at the peers' rings.
     #[inline]
     pub(crate) fn has_duties(&self) -> bool {
-        self.local.outcomes.owes_program() || self.queue.has_commands() || self.paths.has_news()
+        self.local.outcomes.owes_program() || self.queue.has_commands() || self.paths.fabric().has_news()
     }
 
     /// Has importers ring after each direct store from here on. Whether one is asked that was not before.
@@ -276,12 +255,6 @@ impl<F: Fabric> Driver<F> {
         self.local.node.nic()
     }
 
-    /// The NIC's memory by structure.
-    #[must_use]
-    pub fn nic_memory(&self) -> MemoryBreakdown {
-        self.local.node.nic().memory()
-    }
-
     /// Check misses, pins, unpins and pinned pages.
     #[must_use]
     pub fn page_counters(&self) -> Counters {
@@ -300,14 +273,14 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
         let submitted = self.queue.submit_to(&mut self.local.node, PROCESS, command, data)?;
-        self.transmit();
+        self.paths.transmit(&mut self.local);
         self.handle_misses();
         if submitted {
             // The caller goes on with its own work, and may not come back.
             self.paths.ask_for_attention(&self.local.node);
         }
         self.paths.ring_due();
-        if self.tell() {
+        if self.paths.tell(&mut self.local) {
             // Requests of other threads may have ended.
             self.local.outcomes.fire_events();
         }
@@ -349,7 +322,7 @@ impl<F: Fabric> Driver<F> {
     fn take_news(&mut self) {
         // Grants that have come are outcomes now: whose memory comes next is known.
         self.serve_services();
-        while let Some(news) = self.paths.poll_news() {
+        while let Some(news) = self.paths.fabric_mut().poll_news() {
             let Local { node, memories, outcomes } = &mut self.local;
             match news {
                 News::Connected(peer) => node.make_room(peer),
@@ -374,7 +347,7 @@ impl<F: Fabric> Driver<F> {
                 // If the peer is gone, the news say so. If not, its import takes too long, and it names the export.
                 News::PassLost { to, tag } => outcomes.log(Line::PassLost { to, tag }),
                 News::PassAgain { to, tag } => {
-                    memories.pass_again(node, outcomes, (to, tag), |tag, fd| self.paths.pass(to, tag, fd));
+                    memories.pass_again(node, outcomes, (to, tag), |tag, fd| self.paths.fabric_mut().pass(to, tag, fd));
                 }
                 News::Gone(peer) => self.paths.handle_gone(&mut self.local, peer),
                 News::Lost(peer) => self.paths.handle_lost(&mut self.local, peer),
@@ -439,7 +412,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Lets peers know how much of their rings is free, and writes what the trace has in memory: before a sleep.
     pub(crate) fn flush(&mut self) {
-        self.paths.flush();
+        self.paths.fabric_mut().flush();
         if self.local.outcomes.is_traced() {
             self.local.outcomes.flush_trace(&mut self.local.node);
         }
@@ -449,7 +422,7 @@ impl<F: Fabric> Driver<F> {
     pub(crate) fn begin_leaving(&mut self) {
         self.local.node.leave(self.paths.acquaintances().into_iter());
         self.serve_services();
-        self.transmit();
+        self.paths.transmit(&mut self.local);
         self.paths.ring_due();
     }
 

@@ -43,12 +43,12 @@ use mapwire_wire::{CommandRepr, NodeId};
 use crate::completions::CompletionWords;
 use crate::config::{DriverConfig, DriverMode};
 use crate::driver::Driver;
+use crate::driver::confined::Caller;
 use crate::error::DriverError;
 use crate::host_bell::HostBell;
 use crate::log::Line;
+pub use crate::peer_words::DirectStores;
 use crate::peer_words::PeerWords;
-pub use crate::peer_words::Way;
-use crate::place::Place;
 use crate::spin::SpinLock;
 use crate::threads::Threads;
 pub use interrupts::DriverGuard;
@@ -266,8 +266,8 @@ impl<F: Fabric> Engine<F> {
 
     /// What says whether direct stores to `peer` may go ahead.
     #[must_use]
-    pub fn way_to(&self, peer: NodeId) -> Way {
-        self.peers.way_to(peer)
+    pub fn direct_stores_to(&self, peer: NodeId) -> DirectStores {
+        self.peers.direct_stores_to(peer)
     }
 
     /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,
@@ -331,7 +331,7 @@ impl<F: Fabric> Engine<F> {
     /// The provider of libfabric that far ranks are reached by, where there are any.
     #[must_use]
     pub fn provider(&self) -> Option<String> {
-        self.lock().paths().provider().map(str::to_owned)
+        self.lock().paths().fabric().provider().map(str::to_owned)
     }
 
     /// Whether a rank is known to have failed, rather than left.
@@ -389,7 +389,7 @@ impl<F: Fabric> Engine<F> {
         }
         // In one hold: what other threads send after that is not waited for.
         let sent = |driver: &mut Driver<F>| driver.has_sent_all().then(|| driver.owed(true));
-        let owed = self.wait_driver(Place::Program, Some(self.timeout), sent);
+        let owed = self.wait_driver(Caller::Program, Some(self.timeout), sent);
         self.undelivered(owed)
     }
 
@@ -404,10 +404,10 @@ impl<F: Fabric> Engine<F> {
         // Ranks of other hosts hear of it by datagrams, which may be lost.
         let limit = self.timeout.min(LONGEST_FAREWELL);
         let told = |driver: &mut Driver<F>| driver.has_said_farewell().then_some(());
-        self.wait_driver(Place::Program, Some(limit), told);
+        self.wait_driver(Caller::Program, Some(limit), told);
         if self.lock().paths().has_datagrams() {
             // A peer that leaves too waits for this rank's ack, which may be lost: then the peer says farewell again.
-            self.wait_driver(Place::Program, Some(LINGER), |_| None::<()>);
+            self.wait_driver(Caller::Program, Some(LINGER), |_| None::<()>);
         }
         self.publish(now_ns());
         self.lock().leave();

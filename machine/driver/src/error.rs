@@ -3,8 +3,10 @@
 use core::time::Duration;
 
 use mapwire_host::memory::MemoryError;
+use mapwire_host::pinning::PinError;
 use mapwire_host::processes::Forked;
 use mapwire_nic::{CommandError, NicError};
+use mapwire_node::ExportError;
 use mapwire_transport::job::JoinError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
@@ -38,6 +40,9 @@ pub enum DriverError {
     /// An export or import.
     #[error(transparent)]
     Vmmc(#[from] VmmcError),
+    /// Memory that is not exported, or an export that is not redirected.
+    #[error(transparent)]
+    Export(ExportError<PinError>),
     /// A table of the NIC.
     #[error(transparent)]
     Nic(#[from] NicError),
@@ -49,7 +54,7 @@ pub enum DriverError {
     Pages(#[from] PagesError),
     /// The pinner cannot be opened.
     #[error(transparent)]
-    Pinner(#[from] mapwire_host::pinning::PinError),
+    Pinner(#[from] PinError),
     /// Memory could not be had, mapped or passed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -125,12 +130,6 @@ pub enum DriverError {
         /// Ranks in the job.
         size: u32,
     },
-    /// Export of no bytes.
-    #[error("an export of 0 bytes has nothing to store into; give at least 1 byte")]
-    EmptyExport,
-    /// Export without rights.
-    #[error("an export without rights is of no use to anybody: allow store, fetch or both")]
-    NoRights,
     /// The memory is not there.
     #[error("{length} B at {address:#x} are not all memory that this process may {access}")]
     NotMapped {
@@ -144,21 +143,6 @@ pub enum DriverError {
     /// Too many sends and fetches are under way.
     #[error("{0} sends and fetches are under way already: wait for some of them first")]
     TooManyOutstanding(usize),
-    /// The redirection of an export that importers have mapped.
-    #[error(
-        "the export is mapped by its importers (the direct path), so what they store cannot be led elsewhere; export it with the ring path only"
-    )]
-    RedirectsDirect,
-    /// A redirection to a buffer that is too short.
-    #[error(
-        "a buffer of {landing_bytes} B cannot stand for an export of {export_bytes} B: redirect to one at least as long"
-    )]
-    ShortLanding {
-        /// Bytes of the buffer.
-        landing_bytes: u64,
-        /// Bytes of the export.
-        export_bytes: u64,
-    },
     /// A service of the program is not registered.
     #[error(transparent)]
     Register(#[from] mapwire_node::RegisterError),

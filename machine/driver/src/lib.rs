@@ -39,7 +39,6 @@ mod outcomes;
 pub mod pages;
 mod paths;
 mod peer_words;
-pub mod place;
 pub mod rma;
 pub mod service_memory;
 #[allow(unsafe_code)]

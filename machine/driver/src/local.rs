@@ -25,7 +25,7 @@ impl Local {
     #[inline]
     pub(crate) fn deliver(&mut self, payload: &Taken<'_>) {
         while let Some(dma) = self.node.poll_move() {
-            let old = self.memories.deliver(&dma, payload);
+            let old = self.memories.frames_mut().deliver(&dma, payload);
             self.node.handle_moved(&dma, old);
         }
         while let Some(told) = self.node.poll_told(payload, mapwire_host::waiting::now_ns) {

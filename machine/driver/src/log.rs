@@ -10,7 +10,8 @@ use mapwire_nic::{CommandError, Rejection};
 use mapwire_transport::net::CardError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
-use mapwire_wire::{ExportId, NodeId, Refusal};
+use mapwire_wire::{ExportId, HandlerId, NodeId, Refusal};
+use thiserror::Error;
 
 use crate::breach::Breach;
 use crate::error::DriverError;
@@ -19,77 +20,59 @@ use crate::rma::RegisterError;
 /// Lines that are kept; those beyond are counted.
 const LINES: usize = 64;
 
-#[derive(Debug)]
+/// A line, as the log has it: what happened, then values by name.
+#[derive(Debug, Error)]
 pub(crate) enum Line {
-    PeerBroken {
-        node: NodeId,
-        breach: Breach,
-    },
-    PeerRestarted {
-        node: NodeId,
-    },
-    PathChanged {
-        node: NodeId,
-        path: u8,
-    },
-    ChannelUnusable {
-        peer: NodeId,
-        error: ChannelError,
-    },
-    BadCard {
-        peer: NodeId,
-        error: CardError,
-    },
-    Stuck {
-        from: NodeId,
-    },
-    NotConnected {
-        to: NodeId,
-        error: RendezvousError,
-    },
-    NotPassed {
-        to: NodeId,
-        export: ExportId,
-        error: DriverError,
-    },
-    NotRegistered {
-        export: ExportId,
-        error: RegisterError,
-    },
-    PassLost {
-        to: NodeId,
-        tag: u64,
-    },
+    #[error("a peer is broken node={node} breach={breach}")]
+    PeerBroken { node: NodeId, breach: Breach },
+    #[error("a peer has restarted node={node}")]
+    PeerRestarted { node: NodeId },
+    #[error("the path to a peer was left for another node={node} path={path}")]
+    PathChanged { node: NodeId, path: u8 },
+    #[error("the channel to a peer is unusable peer={peer} error={error}")]
+    ChannelUnusable { peer: NodeId, error: ChannelError },
+    #[error("a peer cannot be reached peer={peer} error={error}")]
+    BadCard { peer: NodeId, error: CardError },
+    #[error("a packet of a peer needs pages that do not stay pinned; the peer is given up from={from}")]
+    Stuck { from: NodeId },
+    #[error("no channel to the peer could be asked for to={to} error={error}")]
+    NotConnected { to: NodeId, error: RendezvousError },
+    #[error("memory could not be passed to an importer to={to} export={export} error={error}")]
+    NotPassed { to: NodeId, export: ExportId, error: DriverError },
+    #[error("an export goes by packets: libfabric does not reach its memory export={export} error={error}")]
+    NotRegistered { export: ExportId, error: RegisterError },
+    #[error(
+        "memory did not reach an importer: it is gone, or takes none of the many descriptors that wait for it to={to} tag={tag}"
+    )]
+    PassLost { to: NodeId, tag: u64 },
+    #[error("a command was refused error={0}")]
     CommandRefused(CommandError),
-    StoreRefused {
-        from: NodeId,
-        export: ExportId,
-        reason: Refusal,
-        count: u64,
-    },
-    Rejected {
-        from: NodeId,
-        reason: Rejection,
-    },
-    NoticeWithoutKey {
-        from: NodeId,
-        export: ExportId,
-    },
-    NoticeOutside {
-        from: NodeId,
-        export: ExportId,
-        offset: u64,
-        length: u64,
-    },
-    NoticeDropped {
-        from: NodeId,
-    },
+    #[error("a peer refused stores from={from} export={export} reason={reason} count={count}")]
+    StoreRefused { from: NodeId, export: ExportId, reason: Refusal, count: u64 },
+    #[error("a packet was rejected from={from} reason={reason:?}")]
+    Rejected { from: NodeId, reason: Rejection },
+    /// Peers begin before a service is here, and end after it.
+    #[error("a message came for a service that is not here from={from} handler={handler}")]
+    NoService { from: NodeId, handler: HandlerId },
+    #[error("a notification without the export's key was dropped from={from} export={export}")]
+    NoticeWithoutKey { from: NodeId, export: ExportId },
+    #[error(
+        "a notification for a range outside the export was dropped from={from} export={export} offset={offset} length={length}"
+    )]
+    NoticeOutside { from: NodeId, export: ExportId, offset: u64, length: u64 },
+    #[error("a notification was dropped: too many of its sender wait for the handlers of the program from={from}")]
+    NoticeDropped { from: NodeId },
+    #[error("the launcher had gone before this rank left error={0}")]
     LauncherGone(RendezvousError),
+    #[error("the trace of this rank cannot be written on, and ends here error={0}")]
     TraceEnded(std::io::Error),
+    #[error("pages that a transfer needs cannot be pinned error={0}")]
     NotServed(String),
     /// More happened than could be kept.
+    #[error("more happened than could be logged lines={0}")]
     Lost(u64),
     /// A peer did so more often than is said.
+    #[error("{0}")]
     LeftOut(LeftOut<Cause>),
 }
 
@@ -115,7 +98,6 @@ impl Line {
             Self::NotPassed { to, .. } => (to, "memory that could not be passed, imports"),
             Self::PassLost { to, .. } => (to, "memory that did not arrive, imports"),
             Self::StoreRefused { from, .. } => (from, "refusals of stores"),
-            Self::Rejected { reason: Rejection::UnknownHandler(_), .. } => return None,
             Self::Rejected { from, .. } => (from, "packets that were rejected,"),
             Self::NoticeWithoutKey { from, .. } => (from, "notifications without a key,"),
             Self::NoticeOutside { from, .. } => (from, "notifications outside exports,"),
@@ -129,65 +111,16 @@ impl Line {
     #[cold]
     pub(crate) fn write(self) {
         match self {
-            Self::PeerBroken { node, breach } => {
-                tracing::error!(%node, %breach, "a peer is broken");
-            }
-            Self::PeerRestarted { node } => tracing::warn!(%node, "a peer has restarted"),
-            Self::PathChanged { node, path } => {
-                tracing::warn!(%node, path, "the path to a peer was left for another");
-            }
-            Self::ChannelUnusable { peer, error } => {
-                tracing::error!(%peer, %error, "the channel to a peer is unusable");
-            }
-            Self::NotConnected { to, error } => {
-                tracing::error!(%to, %error, "no channel to the peer could be asked for");
-            }
-            Self::NotPassed { to, export, error } => {
-                tracing::error!(%to, %export, %error, "memory could not be passed to an importer");
-            }
-            Self::NotRegistered { export, error } => {
-                tracing::warn!(%export, %error, "an export goes by packets: libfabric does not reach its memory");
-            }
-            Self::BadCard { peer, error } => {
-                tracing::error!(%peer, %error, "a peer cannot be reached");
-            }
-            Self::Stuck { from } => {
-                tracing::error!(%from, "a packet of a peer needs pages that do not stay pinned; the peer is given up");
-            }
-            Self::PassLost { to, tag } => {
-                tracing::warn!(%to, tag, "memory did not reach an importer: it is gone, or takes none of the many descriptors that wait for it");
-            }
-            Self::NotServed(error) => {
-                tracing::error!(%error, "pages that a transfer needs cannot be pinned");
-            }
-            Self::TraceEnded(error) => {
-                tracing::error!(%error, "the trace of this rank cannot be written on, and ends here");
-            }
-            Self::CommandRefused(error) => tracing::warn!(%error, "a command was refused"),
-            Self::StoreRefused { from, export, reason, count } => {
-                tracing::warn!(%from, %export, %reason, count, "a peer refused stores")
-            }
-            // Peers begin before a service is here, and end after it.
-            Self::Rejected { from, reason: Rejection::UnknownHandler(handler) } => {
-                tracing::debug!(%from, %handler, "a message came for a service that is not here");
-            }
-            Self::Rejected { from, reason } => {
-                tracing::warn!(%from, ?reason, "a packet was rejected");
-            }
-            Self::NoticeWithoutKey { from, export } => {
-                tracing::warn!(%from, %export, "a notification without the export's key was dropped");
-            }
-            Self::NoticeOutside { from, export, offset, length } => {
-                tracing::warn!(%from, %export, offset, length, "a notification for a range outside the export was dropped");
-            }
-            Self::NoticeDropped { from } => {
-                tracing::warn!(%from, "a notification was dropped: too many of its sender wait for the handlers of the program");
-            }
-            Self::LauncherGone(error) => {
-                tracing::debug!(%error, "the launcher had gone before this rank left");
-            }
-            Self::LeftOut(left_out) => tracing::warn!("{left_out}"),
-            Self::Lost(lines) => tracing::warn!(lines, "more happened than could be logged"),
+            Self::PeerBroken { .. }
+            | Self::ChannelUnusable { .. }
+            | Self::BadCard { .. }
+            | Self::Stuck { .. }
+            | Self::NotConnected { .. }
+            | Self::NotPassed { .. }
+            | Self::TraceEnded(_)
+            | Self::NotServed(_) => tracing::error!("{self}"),
+            Self::NoService { .. } | Self::LauncherGone(_) => tracing::debug!("{self}"),
+            _ => tracing::warn!("{self}"),
         }
     }
 }

@@ -12,11 +12,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use mapwire_host::memory::SharedBuffer;
-use mapwire_nic::{Dma, Transmit};
 use mapwire_node::{HostErrorOf, Node};
 use mapwire_translation::{AnyDesign, PageRange, PinRules};
 use mapwire_transport::ofi::Ofi;
-use mapwire_transport::payload::Payload;
 use mapwire_vmmc::service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, TRACE_FLAG_DIRECT, TraceOp};
 
@@ -26,7 +24,7 @@ use crate::error::DriverError;
 use crate::ids::PROCESS;
 use crate::imports::StoredInPlace;
 use crate::log::Line;
-use crate::mover::{self, GarbagePage, Taken};
+use crate::mover::Frames;
 use crate::outcomes::Outcomes;
 use crate::pages::Pins;
 use crate::rma::Rma;
@@ -35,8 +33,7 @@ use crate::service_memory::{MemoryFault, ServiceMemory, Stored};
 /// See [the module](self).
 #[derive(Debug)]
 pub(crate) struct Memories {
-    pins: Pins,
-    garbage: GarbagePage,
+    frames: Frames,
     exports: Vec<Export>,
     /// Former landings of redirected exports that a fetch may still read.
     former_landings: Vec<FormerLanding>,
@@ -72,8 +69,7 @@ impl Memories {
     pub(crate) fn new(config: &DriverConfig) -> Result<(Self, PinRules), DriverError> {
         let (pins, rules) = Pins::new(config.pinner.open()?, config);
         let memories = Self {
-            pins,
-            garbage: GarbagePage::new(),
+            frames: Frames::new(pins),
             exports: Vec::new(),
             former_landings: Vec::new(),
             watching: false,
@@ -116,37 +112,29 @@ impl Memories {
         self.stored_in_place.total()
     }
 
-    /// The payload that a packet is sent with.
+    /// Where frames are in this process.
     #[inline(always)]
-    pub(crate) fn payload_of<'a>(&'a self, packet: &'a Transmit) -> Payload<'a> {
-        mover::payload_of(&self.pins, &self.garbage, packet)
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.frames
     }
 
-    /// The memory that a datagram is gathered from, and the bytes behind it that travel inside the packet.
     #[inline(always)]
-    pub(crate) fn parts_of<'a, 'b>(&'a self, packet: &'b Transmit) -> (Payload<'a>, &'b [u8]) {
-        let (memory, inside) = mover::parts_of(&self.pins, &self.garbage, packet);
-        (memory.map_or(Payload::EMPTY, Payload::one), inside)
-    }
-
-    /// Carries out a move of bytes of a packet. Gives what an updated word held before.
-    #[inline]
-    pub(crate) fn deliver(&mut self, dma: &Dma, payload: &Taken<'_>) -> u64 {
-        mover::deliver(&self.pins, &mut self.garbage, dma, payload)
+    pub(crate) fn frames_mut(&mut self) -> &mut Frames {
+        &mut self.frames
     }
 
     /// Marks the pages of `range` as in use by the command with completion word `word`.
     #[inline]
     pub(crate) fn hold(&mut self, node: &mut Node<AnyDesign>, word: u32, range: PageRange) -> Result<(), DriverError> {
-        let held = node.hold(PROCESS, &mut self.pins, word, range);
-        held.map_err(|error| self.pins.explain(error).into())
+        let held = node.hold(PROCESS, self.frames.pins_mut(), word, range);
+        held.map_err(|error| self.frames.pins().explain(error).into())
     }
 
     /// Supplies what the NIC asks for. Whether there was anything.
     #[cold]
     pub(crate) fn serve_misses(&mut self, node: &mut Node<AnyDesign>, outcomes: &mut Outcomes) -> bool {
         let mut failed = Vec::new();
-        let served = node.serve_misses(&mut self.pins, |error| failed.push(error));
+        let served = node.serve_misses(self.frames.pins_mut(), |error| failed.push(error));
         failed.into_iter().for_each(|error| self.log_unserved(error, outcomes));
         served
     }
@@ -155,14 +143,14 @@ impl Memories {
     /// (dynamic handle lookup §IV-B), and former landings.
     pub(crate) fn reclaim(&mut self, node: &mut Node<AnyDesign>, outcomes: &mut Outcomes) {
         let mut failed = Vec::new();
-        node.reclaim(&mut self.pins, |error| failed.push(error));
+        node.reclaim(self.frames.pins_mut(), |error| failed.push(error));
         failed.into_iter().for_each(|error| self.log_unserved(error, outcomes));
         self.release_landings(node);
     }
 
     /// What asked for pages that cannot be pinned meets the garbage frame.
     fn log_unserved(&self, error: HostErrorOf<Pins>, outcomes: &mut Outcomes) {
-        outcomes.log(Line::NotServed(self.pins.explain(error).to_string()));
+        outcomes.log(Line::NotServed(self.frames.pins().explain(error).to_string()));
     }
 
     /// The memory of a service.
@@ -229,7 +217,7 @@ impl Memories {
             }
             Stored::ByNic(import, address) => {
                 // If it fails the service is told that the store is lost.
-                if let Err(error) = node.store_by_import(PROCESS, &mut self.pins, import, address) {
+                if let Err(error) = node.store_by_import(PROCESS, self.frames.pins_mut(), import, address) {
                     self.log_unserved(error, outcomes);
                 }
             }

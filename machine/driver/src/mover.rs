@@ -48,18 +48,13 @@ impl mapwire_node::Payload for Taken<'_> {
 /// Bytes of the longest piece, wherever it begins in its first frame.
 const GARBAGE_BYTES: usize = CHUNK_BYTES + PAGE_BYTES;
 
-/// Where the garbage frame is (UTLB §4.2): memory that nobody reads for what is stored there, and other memory, of zeros, for what
-/// is sent from there, so that no peer gets what another has stored. Each holds a longest piece.
+/// Where frames are in this process. For the garbage frame (UTLB §4.2) that is memory that nobody reads for what is stored there, and other
+/// memory, of zeros, for what is sent from there, so that no peer gets what another has stored. Each holds a longest piece.
 #[derive(Debug)]
-pub(crate) struct GarbagePage {
+pub(crate) struct Frames {
+    pins: Pins,
     sink: Box<[u8]>,
     zeros: Box<[u8]>,
-}
-
-impl GarbagePage {
-    pub(crate) fn new() -> Self {
-        Self { sink: vec![0; GARBAGE_BYTES].into(), zeros: vec![0; GARBAGE_BYTES].into() }
-    }
 }
 
 /// The first page of a piece, behind which its others lie. Where the pinner does not know a frame, the piece is garbage like the
@@ -81,94 +76,91 @@ fn page_of(pins: &Pins, piece: &Piece) -> Option<*mut u8> {
     follow.then_some(page)
 }
 
-/// Where a piece is stored.
-#[inline]
-fn address(pins: &Pins, garbage: &mut GarbagePage, piece: &Piece) -> *mut u8 {
-    let page = page_of(pins, piece).unwrap_or(garbage.sink.as_mut_ptr());
-    page.wrapping_add(piece.offset as usize)
-}
-
-/// Where a piece is sent from.
-#[inline]
-fn source_of(pins: &Pins, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
-    let page = page_of(pins, piece).map_or(garbage.zeros.as_ptr(), <*mut u8>::cast_const);
-    page.wrapping_add(piece.offset as usize)
-}
-
-/// Carries out a DMA: the payload's bytes to their frames, then the signal, then the update of a word, whose old value it gives.
-#[inline]
-pub(crate) fn deliver(pins: &Pins, garbage: &mut GarbagePage, dma: &Dma, Taken(payload): &Taken<'_>) -> u64 {
-    let length = dma.piece.length as usize;
-    if length > 0 {
-        let to = address(pins, garbage, &dma.piece);
-        // SAFETY: the piece lies within the garbage memory, which holds the longest, or within consecutive pages that are all pinned
-        // by this process, so mapped and writable (`page_of` has checked each); `copy_to` checks the range within the payload.
-        unsafe { payload.copy_to(dma.at as usize, to, length) };
+impl Frames {
+    pub(crate) fn new(pins: Pins) -> Self {
+        Self { pins, sink: vec![0; GARBAGE_BYTES].into(), zeros: vec![0; GARBAGE_BYTES].into() }
     }
-    if let Some(signal) = dma.signal {
-        let to = address(pins, garbage, &signal.piece).cast::<u64>();
-        debug_assert!(to.is_aligned());
-        // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above, which others reach by atomics too.
-        let word = unsafe { AtomicU64::from_ptr(to) };
-        words::signal(word, signal.op, signal.value);
-    }
-    match &dma.update {
-        None => 0,
-        Some(update) => apply(pins, &update.piece, update.atomic),
-    }
-}
 
-/// Updates a word, and gives what it held.
-#[cold]
-fn apply(pins: &Pins, piece: &Piece, atomic: Atomic) -> u64 {
-    let Some(page) = page_of(pins, piece) else {
-        return 0;
-    };
-    let word = page.wrapping_add(piece.offset as usize);
-    // SAFETY: aligned bytes of the word's width (the NIC refuses others) of a pinned page, mapped and writable, which others reach by
-    // atomics too.
-    unsafe {
-        match atomic.width {
-            Width::Four => words::update_u32(AtomicU32::from_ptr(word.cast()), atomic),
-            Width::Eight => words::update_u64(AtomicU64::from_ptr(word.cast()), atomic),
+    /// Who pins them.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    #[inline]
+    pub(crate) fn pins_mut(&mut self) -> &mut Pins {
+        &mut self.pins
+    }
+
+    /// Where a piece is stored.
+    #[inline]
+    fn address(&mut self, piece: &Piece) -> *mut u8 {
+        let page = page_of(&self.pins, piece).unwrap_or(self.sink.as_mut_ptr());
+        page.wrapping_add(piece.offset as usize)
+    }
+
+    /// Carries out a DMA: the payload's bytes to their frames, then the signal, then the update of a word, whose old value it gives.
+    #[inline]
+    pub(crate) fn deliver(&mut self, dma: &Dma, Taken(payload): &Taken<'_>) -> u64 {
+        let length = dma.piece.length as usize;
+        if length > 0 {
+            let to = self.address(&dma.piece);
+            // SAFETY: the piece lies within the garbage memory, which holds the longest, or within consecutive pages that are all pinned
+            // by this process, so mapped and writable (`page_of` has checked each); `copy_to` checks the range within the payload.
+            unsafe { payload.copy_to(dma.at as usize, to, length) };
+        }
+        if let Some(signal) = dma.signal {
+            let to = self.address(&signal.piece).cast::<u64>();
+            debug_assert!(to.is_aligned());
+            // SAFETY: eight aligned bytes (the NIC refuses others) of a page as above, which others reach by atomics too.
+            let word = unsafe { AtomicU64::from_ptr(to) };
+            words::signal(word, signal.op, signal.value);
+        }
+        dma.update.as_ref().map_or(0, |update| self.apply(&update.piece, update.atomic))
+    }
+
+    /// Updates a word, and gives what it held.
+    #[cold]
+    fn apply(&self, piece: &Piece, atomic: Atomic) -> u64 {
+        let Some(page) = page_of(&self.pins, piece) else {
+            return 0;
+        };
+        let word = page.wrapping_add(piece.offset as usize);
+        // SAFETY: aligned bytes of the word's width (the NIC refuses others) of a pinned page, mapped and writable, which others reach by
+        // atomics too.
+        unsafe {
+            match atomic.width {
+                Width::Four => words::update_u32(AtomicU32::from_ptr(word.cast()), atomic),
+                Width::Eight => words::update_u64(AtomicU64::from_ptr(word.cast()), atomic),
+            }
         }
     }
-}
 
-/// The payload of a packet.
-#[inline(always)]
-pub(crate) fn payload_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, packet: &'a Transmit) -> Payload<'a> {
-    match parts_of(pins, garbage, packet) {
-        (None, inside) => Payload::one(inside),
-        (Some(bytes), []) => Payload::one(bytes),
-        (Some(bytes), trailer) => Payload::two(bytes, trailer),
-    }
-}
-
-/// The memory that a packet is sent from, and the bytes behind it that travel inside it.
-#[inline(always)]
-pub(crate) fn parts_of<'a, 'b>(
-    pins: &'a Pins,
-    garbage: &'a GarbagePage,
-    packet: &'b Transmit,
-) -> (Option<Bytes<'a>>, &'b [u8]) {
-    match &packet.source {
-        Source::Inline { bytes, length } => (None, &bytes[..usize::from(*length)]),
-        Source::Message(bytes) => (None, &bytes[..]),
-        Source::Memory { piece, trailer, .. } => {
-            let trailer = trailer.as_ref().map_or(&[][..], |trailer| trailer);
-            (Some(bytes_of(pins, garbage, piece)), trailer)
+    /// The payload that a packet is sent with.
+    #[inline(always)]
+    pub(crate) fn payload_of<'a>(&'a self, packet: &'a Transmit) -> Payload<'a> {
+        match self.parts_of(packet) {
+            (None, inside) => Payload::one(inside),
+            (Some(bytes), []) => Payload::one(bytes),
+            (Some(bytes), trailer) => Payload::two(bytes, trailer),
         }
     }
-}
 
-/// The bytes that a piece is sent from.
-#[inline(always)]
-fn bytes_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, piece: &Piece) -> Bytes<'a> {
-    let from = source_of(pins, garbage, piece);
-    // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
-    // process (`page_of` has checked each), so mapped and readable while `pins` is borrowed; rings are never pinned.
-    unsafe { Bytes::from_raw(from, piece.length as usize) }
+    /// The memory that a packet is sent from, and the bytes behind it that travel inside it.
+    #[inline(always)]
+    pub(crate) fn parts_of<'a, 'b>(&'a self, packet: &'b Transmit) -> (Option<Bytes<'a>>, &'b [u8]) {
+        match &packet.source {
+            Source::Inline { bytes, length } => (None, &bytes[..usize::from(*length)]),
+            Source::Message(bytes) => (None, &bytes[..]),
+            Source::Memory { piece, trailer, .. } => {
+                let trailer = trailer.as_ref().map_or(&[][..], |trailer| trailer);
+                let page = page_of(&self.pins, piece).map_or(self.zeros.as_ptr(), <*mut u8>::cast_const);
+                // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
+                // process (`page_of` has checked each), so mapped and readable while `pins` is borrowed; rings are never pinned.
+                let bytes = unsafe { Bytes::from_raw(page.wrapping_add(piece.offset as usize), piece.length as usize) };
+                (Some(bytes), trailer)
+            }
+        }
+    }
 }
 
 /// Memory of this process that a service stores from.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use mapwire_host::waiting::now_ns;
+use mapwire_nic::Rejection;
 use mapwire_node::{Breach, NoPayload, Node, Told};
 use mapwire_translation::AnyDesign;
 use mapwire_wire::{ExportId, NodeId, TraceOp};
@@ -85,6 +86,7 @@ impl Outcomes {
                 Line::StoreRefused { from, export, reason, count }
             }
             Told::Failed { error, .. } => Line::CommandRefused(error),
+            Told::Rejected { from, reason: Rejection::UnknownHandler(handler) } => Line::NoService { from, handler },
             Told::Rejected { from, reason } => Line::Rejected { from, reason },
             Told::NoticeWithoutKey { from, export } => Line::NoticeWithoutKey { from, export },
             Told::NoticeOutside { from, export, offset, length } => {

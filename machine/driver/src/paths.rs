@@ -1,5 +1,5 @@
-//! Carries packets to the peers and from them: rings, libfabric, and datagrams with their links; and rings the peers' bells. Everybody else
-//! asks this module, and nobody a transport.
+//! Carries packets to the peers and from them: rings, libfabric, and datagrams with their links; and rings the peers' bells. No packet goes
+//! past this module.
 
 mod attention;
 mod datagrams;
@@ -10,7 +10,6 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +17,13 @@ use mapwire_nic::Delivery;
 use mapwire_node::Node;
 use mapwire_translation::AnyDesign;
 use mapwire_transport::bells::Wake;
-use mapwire_transport::fabric::{Doorbells, Fabric, News};
-use mapwire_transport::ofi::Ofi;
-use mapwire_transport::rendezvous::RendezvousError;
+use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::NodeId;
 
 pub(crate) use self::attention::ATTENTIVE_NAP;
 use self::attention::{Attention, waiting_nap};
-use self::links::LeftDatagram;
-use crate::breach::{Breach, Breaches};
+use self::links::{LeftDatagram, link_config, silence};
+use crate::breach::Breach;
 use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::peer_words::PeerWords;
@@ -41,7 +38,8 @@ pub(crate) struct Paths<F: Fabric> {
     fabric: F,
     bells: Arc<F::Bells>,
     peers: PeerWords,
-    breaches: Breaches,
+    /// The first breach of each peer that committed one.
+    breaches: Vec<(NodeId, Breach)>,
     /// For how long a peer may be silent that is awaited.
     silence: Duration,
     /// Peers that were sent something and whose bell has not been rung since.
@@ -60,15 +58,15 @@ impl<F: Fabric> Paths<F> {
         let nodes = fabric.size();
         let (delivery, left_datagram) = match fabric.datagrams() {
             None => (Delivery::Lossless, LeftDatagram::default()),
-            Some(net) => (Delivery::Lossy(links::link_config(net, config)?), LeftDatagram::new()),
+            Some(net) => (Delivery::Lossy(link_config(net, config)?), LeftDatagram::new()),
         };
         let paths = Self {
             me: fabric.me(),
             bells: Arc::clone(fabric.bells()),
             fabric,
             peers,
-            breaches: Breaches::new(nodes),
-            silence: links::silence(config.timeout),
+            breaches: Vec::with_capacity(nodes),
+            silence: silence(config.timeout),
             to_ring: Vec::with_capacity(nodes),
             rings_empty: false,
             glances: 0,
@@ -89,6 +87,18 @@ impl<F: Fabric> Paths<F> {
                 node.set_lossless(peer);
             }
         }
+    }
+
+    /// What the job does besides packets: its news, and descriptors that it passes.
+    #[inline]
+    pub(crate) fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// As [`fabric`](Self::fabric).
+    #[inline]
+    pub(crate) fn fabric_mut(&mut self) -> &mut F {
+        &mut self.fabric
     }
 
     #[inline]
@@ -122,21 +132,6 @@ impl<F: Fabric> Paths<F> {
         self.all().any(|peer| self.fabric.abilities(peer).passes_memory)
     }
 
-    /// Passes a descriptor to a peer.
-    pub(crate) fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
-        self.fabric.pass(to, tag, fd)
-    }
-
-    /// The library that moves memory of peers, where there is one, and outside the page-fault handler.
-    pub(crate) fn library(&mut self) -> Option<&mut Ofi> {
-        self.fabric.library()
-    }
-
-    /// The provider of libfabric, where any rank is reached by it.
-    pub(crate) fn provider(&self) -> Option<&str> {
-        self.fabric.provider()
-    }
-
     /// Whether any rank is reached by datagrams.
     #[inline]
     pub(crate) fn has_datagrams(&mut self) -> bool {
@@ -146,38 +141,6 @@ impl<F: Fabric> Paths<F> {
     /// Datagrams that came and were rejected, by cause; `None` where no rank is reached by any.
     pub(crate) fn rejections(&mut self) -> Option<mapwire_seal::Counters> {
         self.fabric.datagrams().map(|net| *net.counters())
-    }
-
-    /// Whether there is news of the job.
-    #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        self.fabric.has_news()
-    }
-
-    /// The next thing that happened in the job.
-    pub(crate) fn poll_news(&mut self) -> Option<News> {
-        self.fabric.poll_news()
-    }
-
-    /// Looks whether the broker has ended: a system call.
-    pub(crate) fn look_for_end(&mut self) {
-        self.fabric.look_for_end();
-    }
-
-    /// Says that the page-fault handler uses the paths, or no more.
-    pub(crate) fn set_confined(&mut self, on: bool) {
-        self.fabric.set_confined(on);
-    }
-
-    /// Gives back the memory of connections that are over.
-    pub(crate) fn bury(&mut self) {
-        self.fabric.bury();
-    }
-
-    /// Whether anything has come, or a peer has gone.
-    #[inline]
-    pub(crate) fn has_input(&mut self) -> bool {
-        self.fabric.has_input()
     }
 
     /// Whether the last turn has seen the rings of all peers empty.
@@ -258,11 +221,6 @@ impl<F: Fabric> Paths<F> {
         }
     }
 
-    /// Lets peers know how much of their rings is free.
-    pub(crate) fn flush(&mut self) {
-        self.fabric.flush();
-    }
-
     /// Whether a peer has left or died.
     #[inline]
     pub(crate) fn is_gone(&self, peer: NodeId) -> bool {
@@ -272,6 +230,6 @@ impl<F: Fabric> Paths<F> {
     /// Why a peer counts as gone that this process found at fault.
     #[inline]
     pub(crate) fn breach_of(&self, peer: NodeId) -> Option<Breach> {
-        self.breaches.of(peer)
+        self.breaches.iter().find(|(of, _)| *of == peer).map(|(_, breach)| *breach)
     }
 }

@@ -64,16 +64,16 @@ impl PeerWords {
     }
 
     /// What says whether direct stores to a peer may go ahead.
-    pub(crate) fn way_to(&self, peer: NodeId) -> Way {
-        Way(self.0[usize::from(peer.0)].clone())
+    pub(crate) fn direct_stores_to(&self, peer: NodeId) -> DirectStores {
+        DirectStores(self.0[usize::from(peer.0)].clone())
     }
 }
 
 /// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
 #[derive(Clone, Debug)]
-pub struct Way(OwnWord);
+pub struct DirectStores(OwnWord);
 
-impl Way {
+impl DirectStores {
     /// Whether a direct store may go ahead: nothing sent before is still under way, the peer is there, and this is no forked child.
     #[inline(always)]
     #[must_use]

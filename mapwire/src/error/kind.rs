@@ -13,7 +13,7 @@ use mapwire_launch::LaunchError;
 use mapwire_launch::doors::MeetingError;
 use mapwire_names::NamesError;
 use mapwire_nic::{CommandError, NicError};
-use mapwire_node::RegisterError;
+use mapwire_node::{ExportError, RegisterError};
 use mapwire_pager::PagerError;
 use mapwire_transport::board::BoardError;
 use mapwire_transport::rendezvous::RendezvousError;
@@ -156,10 +156,10 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::PeerGone(_) | DriverError::Left => Kind::Gone,
         DriverError::Forked(_) => Kind::Forked,
         DriverError::Timeout { .. } => Kind::Timeout,
-        DriverError::NoSuchRank { .. } | DriverError::ShortLanding { .. } => Kind::Range,
-        DriverError::EmptyExport | DriverError::NoRights => Kind::Argument,
+        DriverError::NoSuchRank { .. } | DriverError::Export(ExportError::ShortLanding { .. }) => Kind::Range,
+        DriverError::Export(ExportError::RedirectsDirect) => Kind::State,
+        DriverError::Export(_) => Kind::Argument,
         DriverError::TooManyOutstanding(_) => Kind::Limit,
-        DriverError::RedirectsDirect => Kind::State,
         DriverError::Register(error) => of_registration(error),
         DriverError::NoService(_) => Kind::State,
     }

@@ -106,7 +106,7 @@ impl Import {
         match &self.held.local.mapped {
             Some(mapped) if mapped.holds_word(offset as usize, width as usize) => {
                 self.open_direct()?;
-                if self.held.way.is_traced() {
+                if self.held.direct_stores.is_traced() {
                     self.trace(TraceOp::Fetch, TRACE_FLAG_DIRECT, (&*result).into());
                 }
                 if let Some(old) = mapped.update(offset as usize, atomic) {

@@ -13,7 +13,7 @@ impl Import {
     /// Whether a direct store or fetch may go ahead at once. Two loads of lines that are in this core's cache.
     #[inline]
     pub(super) fn is_open(&self, mapped: &MappedBuffer) -> bool {
-        self.held.way.is_clear() && !mapped.revoked()
+        self.held.direct_stores.is_clear() && !mapped.revoked()
     }
 
     /// After a direct store: wakes the exporter's threads that sleep until one comes.
@@ -41,7 +41,7 @@ impl Import {
         if self.held.local.mapped.as_ref().is_some_and(MappedBuffer::revoked) {
             return Err(self.held.revoked());
         }
-        if !self.held.way.is_settled() {
+        if !self.held.direct_stores.is_settled() {
             self.held.engine.settle(self.held.local.grant.node())?;
         }
         Ok(())

@@ -20,7 +20,7 @@ impl Import {
             let exporter = local.grant.node();
             let held = Arc::new(Held {
                 engine: Arc::clone(engine),
-                way: engine.way_to(exporter),
+                direct_stores: engine.direct_stores_to(exporter),
                 is_remote: engine.is_remote(exporter),
                 has_rma: engine.has_rma(exporter),
                 local,

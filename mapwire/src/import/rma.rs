@@ -25,7 +25,7 @@ impl Import {
             return Ok(false);
         }
         // The exporter must have taken what was sent before.
-        if !held.way.is_settled() {
+        if !held.direct_stores.is_settled() {
             match engine.settle(grant.node()) {
                 Ok(()) => {}
                 // The exporter takes nothing for now. The ring waits behind what it has not taken.
@@ -39,7 +39,7 @@ impl Import {
         let Some(transfer) = driver.begin_rma(direction, grant, offset, memory.range())? else { return Ok(false) };
         drop(driver);
         let over = Moving { engine, transfer: Some(transfer) }.finish();
-        if held.way.is_traced() {
+        if held.direct_stores.is_traced() {
             self.trace(memory.op(), TRACE_FLAG_DIRECT, memory.bytes());
         }
         let length = memory.len();

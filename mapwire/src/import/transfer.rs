@@ -65,7 +65,7 @@ impl Import {
     /// Stores or loads what is mapped, when what was sent before by the ring is in place.
     fn by_loads_or_stores(&self, mapped: &MappedBuffer, memory: Memory<'_>, offset: u64) -> Result<()> {
         self.open_direct()?;
-        if self.held.way.is_traced() {
+        if self.held.direct_stores.is_traced() {
             self.trace(memory.op(), TRACE_FLAG_DIRECT, memory.bytes());
         }
         match memory {
@@ -110,7 +110,7 @@ impl Import {
         let mut copy = [0; SHORT_BYTES];
         // Copied here, outside the driver's lock: `data` may be shared memory, and fault.
         data.copy_to_slice(&mut copy[..data.len()]);
-        if self.held.way.is_traced() {
+        if self.held.direct_stores.is_traced() {
             self.trace(TraceOp::Send, TRACE_FLAG_INLINE, data);
         }
         let command = CommandRepr::ShortSend {

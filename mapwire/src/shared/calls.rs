@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use mapwire_driver::Driver;
 use mapwire_driver::breach::Breach;
+use mapwire_driver::driver::confined::Caller;
 use mapwire_driver::engine::{Engine, TracedCall, exit_lost};
-use mapwire_driver::place::Place;
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_dsm::{Access, Counters, Dsm, Error as ModelError, Outcome, Progress, Protection};
 use mapwire_host::faults::{self, FaultInfo, FaultKind, Resolution};
@@ -115,7 +115,7 @@ impl Calls {
     ) -> Result<Option<Outcome>, SharedError> {
         let mut is_said = false;
         self.operate_at(
-            Place::Program,
+            Caller::Program,
             begin,
             || call,
             |thread| {
@@ -142,7 +142,7 @@ impl Calls {
         let progress = || ranks(engine).filter(has_joined).count() + ranks(engine).filter(is_there).count();
         let mut before = progress();
         self.operate_at(
-            Place::Program,
+            Caller::Program,
             begin,
             || call,
             |_| {
@@ -160,7 +160,7 @@ impl Calls {
     #[inline]
     fn operate_at(
         &self,
-        place: Place,
+        caller: Caller,
         begin: impl FnOnce(&mut Dsm, u16) -> Result<Progress, ModelError>,
         call: impl FnOnce() -> TracedCall,
         mut late: impl FnMut(u16) -> Result<Option<Duration>, SharedError>,
@@ -173,7 +173,7 @@ impl Calls {
         let note = |driver: &mut Driver, outcome: Option<&Option<Outcome>>| {
             self.noted(driver, call(), outcome.copied().flatten())
         };
-        self.engine.operate(place, begin, take_outcome, late, note)
+        self.engine.operate(caller, begin, take_outcome, late, note)
     }
 
     /// What a trace says of a call that is over.
@@ -244,7 +244,7 @@ impl Calls {
             dsm.handle_fault(now_ns(), thread, view, page, wanted)
         };
         let call = || TracedCall::of(op.get(), info.address as u64);
-        match self.operate_at(Place::FaultHandler, begin, call, |_| Ok(None)) {
+        match self.operate_at(Caller::FaultHandler, begin, call, |_| Ok(None)) {
             Ok(None) => {
                 self.reopen(info.address);
                 Resolution::Retry

@@ -92,17 +92,22 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// As [`handle_time`](Self::handle_time), unless that would end a link; then it does nothing and returns false.
     pub fn handle_time_steadily(&mut self, now_ns: u64) -> bool {
-        while let Some(lossy) = self.outbound.lossy() {
-            if lossy.is_ending(now_ns) {
-                return false;
+        while !self.outbound.lossy().is_some_and(|lossy| lossy.is_ending(now_ns)) {
+            if !self.expire(now_ns) {
+                return true;
             }
-            let Some(node) = lossy.expire(now_ns) else {
-                break;
-            };
+        }
+        false
+    }
+
+    /// Handles the next timer of a link that is due, if one is.
+    fn expire(&mut self, now_ns: u64) -> bool {
+        let expired = self.outbound.lossy().and_then(|lossy| lossy.expire(now_ns));
+        if let Some(node) = expired {
             self.handle_link_events(node);
             self.outbound.wake(node);
         }
-        true
+        expired.is_some()
     }
 
     /// Takes a datagram from the address of `from`: anybody may have sent it. `buffer` names its packet in the moves that follow;
@@ -192,10 +197,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Handles the time that [`poll_at`](Self::poll_at) returned. Then drain [`poll_datagram`](Self::poll_datagram) and
     /// [`poll_link_event`](Self::poll_link_event).
     pub fn handle_time(&mut self, now_ns: u64) {
-        while let Some(node) = self.outbound.lossy().and_then(|lossy| lossy.expire(now_ns)) {
-            self.handle_link_events(node);
-            self.outbound.wake(node);
-        }
+        while self.expire(now_ns) {}
     }
 
     /// Makes all acks that links owe due now, because nothing will carry them soon. Returns whether there are any.
@@ -206,19 +208,19 @@ impl<D: TranslationDesign> Nic<D> {
     /// When [`handle_time`](Self::handle_time) has something to do, once [`poll_datagram`](Self::poll_datagram) has been drained.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        self.outbound.next_timer()
+        self.outbound.links()?.next_timer()
     }
 
     /// The link to `node`, if it was ever used.
     #[must_use]
     pub fn link_stats(&self, node: NodeId) -> Option<LinkStats> {
-        self.outbound.link_stats(node)
+        Some(self.outbound.links()?.link(node)?.stats())
     }
 
     /// Bytes kept of early packets of `node`.
     #[must_use]
     pub fn early_bytes_of(&self, node: NodeId) -> usize {
-        self.outbound.early_bytes_of(node)
+        self.outbound.links().map_or(0, |links| links.early_bytes_of(node))
     }
 
     /// The next event of a link. What was under way to a peer that is dead or has restarted has already failed.

@@ -123,20 +123,9 @@ impl<D: TranslationDesign> Nic<D> {
                 };
                 // A refusal reads no memory.
                 let (process, address) = checked.unwrap_or((ProcessId(0), 0));
-                let refused = checked.err();
-                let serving = Serving {
-                    process,
-                    fetch,
-                    reply_key,
-                    export,
-                    address,
-                    remaining: want_bytes,
-                    sent: 0,
-                    ahead: None,
-                    refused,
-                    value: None,
-                };
-                self.serve(from, serving);
+                let (remaining, refused) = (want_bytes, checked.err());
+                let fetch = Serving::new(fetch, reply_key, export);
+                self.serve(from, Serving { process, address, remaining, refused, ..fetch });
             }
             Repr::Atomic { key, export, fetch, offset, atomic, reply_key } => {
                 let place = (export, offset);
@@ -214,19 +203,8 @@ impl<D: TranslationDesign> Nic<D> {
             After::Updated { from, fetch, reply_key, export, bytes } => {
                 // A node that has gone meanwhile is owed no answer.
                 if self.outbound.is_up(from) {
-                    let answer = Serving {
-                        process: dma.process,
-                        fetch,
-                        reply_key,
-                        export,
-                        address: 0,
-                        remaining: bytes,
-                        sent: 0,
-                        ahead: None,
-                        refused: None,
-                        value: Some(old),
-                    };
-                    self.serve(from, answer);
+                    let fetch = Serving::new(fetch, reply_key, export);
+                    self.serve(from, Serving { process: dma.process, remaining: bytes, value: Some(old), ..fetch });
                 }
             }
         }
@@ -249,7 +227,7 @@ impl<D: TranslationDesign> Nic<D> {
         let length = u64::from(reply.length);
         let due = self
             .fetches
-            .answered(from, &reply.key, id)
+            .answered(from, self.reply_keys.get(usize::from(from.0)), &reply.key, id)
             // Replies come in order and fill the destination to its end, no further.
             .filter(|fetch| {
                 reply.offset == fetch.received
@@ -320,7 +298,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     fn fetch_refused(&mut self, from: NodeId, key: &Key, id: FetchId, reason: Refusal) {
-        match self.fetches.answered(from, key, id) {
+        match self.fetches.answered(from, self.reply_keys.get(usize::from(from.0)), key, id) {
             Some(fetch) => {
                 let abandoned = fetch.fate == Fate::Abandoned;
                 let is_flush = fetch.length == 0;

@@ -296,7 +296,7 @@ impl<D: TranslationDesign> Nic<D> {
             return;
         };
         self.outbound.begin_fetch(asking.from);
-        let reply_key = self.fetches.reply_key(asking.from);
+        let reply_key = self.reply_keys[usize::from(asking.from.0)];
         let request = match asking.atomic {
             None => Repr::FetchRequest {
                 key: asking.key,

@@ -30,7 +30,7 @@ impl Store {
 }
 
 /// Virtual addresses of a store's data and signal.
-struct Place {
+struct Target {
     process: ProcessId,
     address: u64,
     signal: Option<u64>,
@@ -59,9 +59,9 @@ impl<D: TranslationDesign> Nic<D> {
             return false;
         }
         // Looked up first: a packet that lacks a translation must leave no trace.
-        let placed = match self.place(&store) {
-            Ok(place) => match self.locate(&store, &place) {
-                Ok(signal) => Ok((place.process, signal)),
+        let placed = match self.target(&store) {
+            Ok(target) => match self.locate(&store, &target) {
+                Ok(signal) => Ok((target.process, signal)),
                 Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
                 Err(_) => Err(Refusal::Busy),
             },
@@ -93,7 +93,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Authenticates a store and finds the virtual addresses of its data and signal.
     #[inline]
-    fn place(&self, store: &Store) -> Result<Place, Refusal> {
+    fn target(&self, store: &Store) -> Result<Target, Refusal> {
         let export = self.exports.authenticate(store.from, store.export, &store.key, Rights::STORE)?;
         let address = export.address_of(store.offset, u64::from(store.length))?;
         let signal = match store.signal {
@@ -106,24 +106,24 @@ impl<D: TranslationDesign> Nic<D> {
                 Some(address)
             }
         };
-        Ok(Place { process: export.process, address, signal })
+        Ok(Target { process: export.process, address, signal })
     }
 
     /// Translates the addresses of a store: puts those of its data in `scattered`, and returns that of its signal.
     #[inline]
-    fn locate(&mut self, store: &Store, place: &Place) -> Result<Option<SignalWrite>, Lack> {
-        let process = place.process;
+    fn locate(&mut self, store: &Store, target: &Target) -> Result<Option<SignalWrite>, Lack> {
+        let process = target.process;
         if self.pinned_late.contains(&store.export) {
-            self.ask_for_pages(place, store.length)?;
+            self.ask_for_pages(target, store.length)?;
         }
-        self.scatter(process, place.address, store.length, Path::Receive)?;
-        let signal = match (store.signal, place.signal) {
+        self.scatter(process, target.address, store.length, Path::Receive)?;
+        let signal = match (store.signal, target.signal) {
             (Some(signal), Some(address)) => {
                 // Aligned, so within one page.
                 let bytes = Signal::WORD_BYTES as u32;
                 let piece = self.translate(process, address, bytes, Path::Receive);
                 if piece == Err(Lack::Host) {
-                    self.note_found(process, place.address, store.length);
+                    self.note_found(process, target.address, store.length);
                 }
                 let piece = piece?;
                 let Signal { value, op, .. } = signal;
@@ -136,10 +136,10 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Asks the host for the pages of a store that are not pinned.
     #[cold]
-    fn ask_for_pages(&mut self, place: &Place, length: u32) -> Result<(), Lack> {
-        let owner = Owner(place.process.0);
-        let pages = PageRange::covering(place.address, length.into());
-        let signal = place.signal.map(|address| PageRange::covering(address, 1));
+    fn ask_for_pages(&mut self, target: &Target, length: u32) -> Result<(), Lack> {
+        let owner = Owner(target.process.0);
+        let pages = PageRange::covering(target.address, length.into());
+        let signal = target.signal.map(|address| PageRange::covering(address, 1));
         let mut lacks = false;
         for pages in [Some(pages), signal].into_iter().flatten().flatten() {
             let is_there = |page| !self.translation.installed(owner, page).is_garbage();

@@ -41,7 +41,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Offers a range to other nodes. Its pages must be pinned ([`Nic::install_translation`]) before the first packet for it
+    /// Offers a range to other nodes. Its pages must be [installed](NicSide::install_pages) before the first packet for it
     /// arrives; data for an unpinned page is lost in the garbage frame.
     ///
     /// # Errors
@@ -129,29 +129,6 @@ impl<D: TranslationDesign> Nic<D> {
     pub fn install_handler(&mut self, id: HandlerId) -> Result<(), NicError> {
         self.charge("a handler", self.dispatch.growth_bytes(id) as u64)?;
         self.dispatch.install(id)
-    }
-
-    /// The driver has pinned `page` of `process` as `frame` (UTLB §3.3).
-    ///
-    /// # Errors
-    /// If the process is unknown, the page is outside what the design can name, or the design needs more NIC memory for it than
-    /// is left; the page is not installed then.
-    pub fn install_translation(&mut self, process: ProcessId, page: Page, frame: Frame) -> Result<(), NicError> {
-        let owner = TableOwner(process.0);
-        self.translation.install(owner, page, frame)?;
-        if let Err(error) = self.charge("a translation", 0) {
-            self.translation.remove(owner, page)?;
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// The driver is about to unpin `page` of `process`: no transfer that starts later will use its frame.
-    ///
-    /// # Errors
-    /// If the process is unknown.
-    pub fn remove_translation(&mut self, process: ProcessId, page: Page) -> Result<(), NicError> {
-        Ok(self.translation.remove(TableOwner(process.0), page)?)
     }
 }
 

@@ -6,20 +6,8 @@ use mapwire_translation::TranslationDesign;
 use mapwire_wire::{ProcessId, TraceOp};
 
 use super::Nic;
+use crate::actions::Traced;
 use crate::nic::cutting::Path;
-
-/// Bytes of one page that were translated for a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traced {
-    /// Send, fetch or receive.
-    pub op: TraceOp,
-    /// Process whose memory it is.
-    pub process: ProcessId,
-    /// First address.
-    pub address: u64,
-    /// Length in bytes, all in one page.
-    pub length: u32,
-}
 
 impl<D: TranslationDesign> Nic<D> {
     /// Starts or stops recording translations. Drain [`poll_traced`](Self::poll_traced) after each call: the record grows without

@@ -3,7 +3,7 @@
 use crate::world::random::Random;
 use crate::world::{PAGE, World, fetch, long_send, pattern, words};
 use mapwire_nic::{CommandError, Completion};
-use mapwire_translation::{NicSide, Page};
+use mapwire_translation::{NicSide, Page, Process, TranslationDesign};
 use mapwire_wire::{ExportId, ImportId, Kind, NodeId, ProcessId, Refusal};
 
 const HERE: u64 = 0x10_0000;
@@ -273,7 +273,7 @@ fn a_packet_that_the_host_can_never_help_is_refused_in_the_end_and_what_follows_
     let (mut world, import, _) = pair(true);
     let gone = world.frames(1, 0, THERE, 1);
     let page = Page::containing(THERE);
-    world.nic(1).remove_translation(ProcessId(0), page).unwrap();
+    world.nic(1).design_mut().remove(Process(0), page).unwrap();
     world.drop_frames(1, &gone);
     forget(&mut world, 1, THERE);
     world.submit(0, 0, &long_send(import, 0, HERE, 200, 1), &[]);

@@ -2,7 +2,7 @@
 
 use crate::world::{PAGE, World, fetch, key, long_send, nic_of, pattern, short_send, words};
 use mapwire_nic::{Completion, Export, Import, NicError};
-use mapwire_translation::{Frame, Page, Process};
+use mapwire_translation::{Frame, NicSide, Page, Process, TranslationDesign};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, Kind, NodeId, ProcessId, Rights};
 
 const FIRST: ProcessId = ProcessId(0);
@@ -264,7 +264,7 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
             };
             nic.import(entry).map(drop)
         }),
-        ("a translation", |nic, n| nic.install_translation(ProcessId(0), Page(u64::from(n) << 10), Frame(1))),
+        ("translations", |nic, n| nic.install_pages(Process(0), Page(u64::from(n) << 10), &[Frame(1)])),
         ("a table of a service", |nic, n| nic.set_service_bytes(1000 * (n as usize + 1))),
         ("a handler", |nic, n| nic.install_handler(HandlerId(n))),
     ];
@@ -292,7 +292,7 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
         assert!(text.contains(name) && text.contains(&needed_bytes.to_string()), "{text}");
         let memory = nic.memory();
         assert_eq!(memory.budget_bytes, budget);
-        if name != "a translation" {
+        if name != "translations" {
             assert!(memory.used_bytes() <= budget, "{name}: {memory}");
             assert_eq!(left_bytes, budget - memory.used_bytes());
         }
@@ -347,20 +347,19 @@ fn what_cannot_be_entered_is_refused_by_name() {
     };
     assert_eq!(nic.import(import).unwrap_err(), NicError::UnknownNode(NodeId(2), 2));
     let not_open = mapwire_translation::TranslationError::NotOpen(Process(5));
-    let refused = nic.install_translation(ProcessId(5), Page(1), Frame(1));
+    let refused = nic.install_pages(Process(5), Page(1), &[Frame(1)]);
     assert_eq!(refused, Err(NicError::Translation(not_open)));
 }
 
 #[test]
 fn the_frame_of_a_page_can_be_asked_without_a_trace() {
-    use mapwire_translation::TranslationDesign;
     let mut nic = nic_of(0, 1, 1 << 20);
     nic.open_process(ProcessId(4)).unwrap();
-    nic.install_translation(ProcessId(4), Page(9), Frame(90)).unwrap();
+    nic.install_pages(Process(4), Page(9), &[Frame(90)]).unwrap();
     assert_eq!(nic.frame_of(ProcessId(4), Page(9)), Frame(90));
     assert_eq!(nic.frame_of(ProcessId(4), Page(8)), Frame::GARBAGE);
     assert_eq!(nic.frame_of(ProcessId(3), Page(9)), Frame::GARBAGE);
-    nic.remove_translation(ProcessId(4), Page(9)).unwrap();
+    nic.design_mut().remove(Process(4), Page(9)).unwrap();
     assert_eq!(nic.frame_of(ProcessId(4), Page(9)), Frame::GARBAGE);
     assert_eq!(nic.translation().counters().lookups, 0);
 }

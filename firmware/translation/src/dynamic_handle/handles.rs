@@ -1,6 +1,7 @@
 //! The caches of buffers (CBH) and of processes (PCH). They record what the NIC has; the data is in the NIC's own tables.
 
 use crate::cache::{CacheConfig, CacheError, SharedCache};
+use crate::design::{HandleLookup, HostRequest};
 use crate::page::{Frame, Page, PageRange, Process};
 use crate::waiting::{Asking, Waiting};
 
@@ -31,18 +32,7 @@ pub(super) struct HandleCache {
     waiting: Waiting,
 }
 
-/// Result of a handle's lookup.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Handle {
-    /// The NIC has it.
-    Here,
-    /// The host must be asked.
-    Miss,
-    /// The host has been asked.
-    Awaited,
-}
-
-fn place(handle: u32) -> Page {
+fn page_of(handle: u32) -> Page {
     Page(u64::from(handle))
 }
 
@@ -55,30 +45,37 @@ impl HandleCache {
         self.cache.config().entries
     }
 
+    /// Looks for a handle. If the NIC does not have it `request` asks for it. Counts what was there, and requests.
     #[inline]
-    pub(super) fn lookup(&mut self, process: Process, handle: u32) -> Handle {
-        match self.cache.lookup(process, place(handle)) {
-            Some(_) => Handle::Here,
-            None => self.miss(process, place(handle)),
+    pub(super) fn lookup(
+        &mut self,
+        process: Process,
+        handle: u32,
+        request: HostRequest,
+        (lookups, misses): (&mut u64, &mut u64),
+    ) -> HandleLookup {
+        if self.cache.lookup(process, page_of(handle)).is_some() {
+            *lookups += 1;
+            return HandleLookup::Hit;
         }
+        *misses += u64::from(self.miss(process, page_of(handle)));
+        HandleLookup::Host(request)
     }
 
+    /// Whether the host was not asked before.
     #[inline(never)]
-    fn miss(&mut self, process: Process, place: Page) -> Handle {
-        match self.waiting.ask(process, PageRange::single(place), place, 0) {
-            Asking::New => Handle::Miss,
-            Asking::Again | Asking::Refused => Handle::Awaited,
-        }
+    fn miss(&mut self, process: Process, page: Page) -> bool {
+        matches!(self.waiting.ask(process, PageRange::single(page), page, 0), Asking::New)
     }
 
     pub(super) fn fill(&mut self, process: Process, handle: u32) {
-        self.cache.fill(process, place(handle), Frame(0));
-        let handles = PageRange::single(place(handle));
+        self.cache.fill(process, page_of(handle), Frame(0));
+        let handles = PageRange::single(page_of(handle));
         self.waiting.answer(process, handles, 0, |_| true);
     }
 
     pub(super) fn forget(&mut self, process: Process, handle: u32) {
-        self.cache.invalidate(process, place(handle));
+        self.cache.invalidate(process, page_of(handle));
     }
 
     pub(super) fn forget_process(&mut self, process: Process) {

@@ -1,6 +1,6 @@
 //! Victims drawn at random: RANDOM.
 
-use super::{Node, Search, State};
+use super::nodes::{Candidacy, Node, Search};
 use crate::page::Page;
 use alloc::vec::Vec;
 
@@ -23,8 +23,8 @@ impl Drawn {
 
     /// Leaves listed pages where they are; relists a parked one.
     pub(super) fn touch(&mut self, cells: &mut [Node], at: usize) {
-        if cells[at].state == State::Parked {
-            cells[at].state = State::Listed;
+        if cells[at].candidacy == Candidacy::Parked {
+            cells[at].candidacy = Candidacy::Listed;
             self.add(cells, at);
         }
     }

@@ -1,6 +1,6 @@
 //! Victims by last use: LRU and MRU.
 
-use super::{NIL, Node, Search, State};
+use super::nodes::{Candidacy, NIL, Node, Search};
 use crate::page::Page;
 
 /// A list through the nodes, from the most to the least recently used page.
@@ -33,13 +33,13 @@ impl Recency {
         let mut first = from;
         while first < to {
             let mut last = first;
-            match cells[first].state {
-                State::Absent => {}
-                State::Parked => {
-                    cells[first].state = State::Listed;
+            match cells[first].candidacy {
+                Candidacy::Absent => {}
+                Candidacy::Parked => {
+                    cells[first].candidacy = Candidacy::Listed;
                     self.link_newest(cells, first, first);
                 }
-                State::Listed => {
+                Candidacy::Listed => {
                     while last + 1 < to && cells[last].newer == (last + 1) as u32 {
                         last += 1;
                     }

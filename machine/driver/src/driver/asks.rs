@@ -44,7 +44,7 @@ impl<F: Fabric> Driver<F> {
     fn serve_rare(&mut self, act: Act) {
         match act {
             Act::PassMemory { to, export, tag } => {
-                let pass = |tag, fd: std::os::fd::BorrowedFd<'_>| self.paths.pass(to.node, tag, fd);
+                let pass = |tag, fd: std::os::fd::BorrowedFd<'_>| self.paths.fabric_mut().pass(to.node, tag, fd);
                 self.local.memories.pass(&mut self.local.outcomes, (to.node, export, tag), pass);
                 self.hear(export, to);
             }

@@ -4,23 +4,31 @@ use mapwire_host::masking;
 use mapwire_transport::fabric::Fabric;
 
 use super::Driver;
-use crate::place::Place;
+
+/// For whom a thread works with the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A call of the program.
+    Program,
+    /// The page-fault handler: no handler of the program runs, and nothing allocates or frees.
+    FaultHandler,
+}
 
 /// What the page-fault handler may do with the driver: nothing of it allocates or frees. What may not be done so the node
 /// [leaves](mapwire_node::Node::leave_for_later) to other threads. The driver is confined while this lives.
 pub(crate) struct Confined<'a, F: Fabric>(&'a mut Driver<F>);
 
 impl<F: Fabric> Driver<F> {
-    /// Does what may be done at `place`.
+    /// Does what may be done for `caller`.
     #[inline]
-    pub(crate) fn at<'a, T>(
+    pub(crate) fn on_behalf_of<'a, T>(
         &'a mut self,
-        place: Place,
+        caller: Caller,
         free: impl FnOnce(&'a mut Self) -> T,
         confined: impl FnOnce(&mut Confined<'a, F>) -> T,
     ) -> T {
         // A fault on the service thread interrupts nothing, and nobody else would do what it left.
-        match place == Place::Program || masking::is_library_thread() {
+        match caller == Caller::Program || masking::is_library_thread() {
             true => free(self),
             false => confined(&mut Confined::new(self)),
         }
@@ -30,7 +38,7 @@ impl<F: Fabric> Driver<F> {
 impl<'a, F: Fabric> Confined<'a, F> {
     fn new(driver: &'a mut Driver<F>) -> Self {
         driver.local.node.set_confined(true);
-        driver.paths.set_confined(true);
+        driver.paths.fabric_mut().set_confined(true);
         Self(driver)
     }
 
@@ -43,10 +51,10 @@ impl<'a, F: Fabric> Confined<'a, F> {
 
     /// Packets in, what services ask for, and packets out. Whether anything was done.
     pub(crate) fn turn(&mut self) -> bool {
-        let mut worked = self.0.receive();
+        let mut worked = self.0.paths.receive(&mut self.0.local);
         worked |= self.0.serve_services();
-        worked |= self.0.transmit();
-        self.0.tell();
+        worked |= self.0.paths.transmit(&mut self.0.local);
+        self.0.paths.tell(&mut self.0.local);
         if worked {
             self.0.local.outcomes.fire_events();
         }
@@ -71,7 +79,7 @@ impl<'a, F: Fabric> Confined<'a, F> {
 
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self) {
-        self.0.paths.flush();
+        self.0.paths.fabric_mut().flush();
     }
 
     /// Sends the acks that wait for a packet to carry them: the thread that could send one goes on with its own work.
@@ -83,6 +91,6 @@ impl<'a, F: Fabric> Confined<'a, F> {
 impl<F: Fabric> Drop for Confined<'_, F> {
     fn drop(&mut self) {
         self.0.local.node.set_confined(false);
-        self.0.paths.set_confined(false);
+        self.0.paths.fabric_mut().set_confined(false);
     }
 }

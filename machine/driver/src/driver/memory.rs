@@ -198,7 +198,7 @@ impl<F: Fabric> Driver<F> {
         offset: u64,
         memory: (u64, u64),
     ) -> Result<Option<RmaTransfer>, DriverError> {
-        match (self.local.memories.rma(), self.paths.library()) {
+        match (self.local.memories.rma(), self.paths.fabric_mut().library()) {
             (Some(rma), Some(ofi)) => rma.begin(&mut self.local.node, ofi, direction, (grant, offset), memory),
             _ => Ok(None),
         }
@@ -207,7 +207,12 @@ impl<F: Fabric> Driver<F> {
     /// How a transfer ended, once it has: what was begun of it in bytes, and why no more.
     pub fn rma_over(&mut self, transfer: &RmaTransfer) -> Option<Result<(), (u64, RmaError)>> {
         let is_gone = self.paths.is_gone(transfer.peer());
-        self.local.memories.rma()?.take_over(&mut self.local.node, self.paths.library()?, transfer, is_gone)
+        self.local.memories.rma()?.take_over(
+            &mut self.local.node,
+            self.paths.fabric_mut().library()?,
+            transfer,
+            is_gone,
+        )
     }
 
     /// Whether what is communicated is written down.

@@ -75,7 +75,7 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     pub(crate) fn carry_out(&mut self) {
         if self.local.node.has_asks() && self.serve_services() {
-            self.transmit();
+            self.paths.transmit(&mut self.local);
             self.paths.ask_for_attention(&self.local.node);
         }
     }

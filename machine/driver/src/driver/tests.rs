@@ -14,7 +14,7 @@ use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::Driver;
-use super::confined::Confined;
+use super::confined::{Caller, Confined};
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
@@ -23,7 +23,6 @@ use crate::events::Events;
 use crate::ids::PROCESS;
 use crate::log::Line;
 use crate::peer_words::PeerWords;
-use crate::place::Place;
 use crate::service_memory::{MemoryFault, ServiceMemory};
 use crate::threads::MAX_THREADS;
 
@@ -176,8 +175,8 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     const ME: NodeId = NodeId(0);
     let mut driver = driver();
     send(&mut driver, ME, HandlerId::CONTROL, b"no control message");
-    driver.transmit();
-    driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+    driver.paths.transmit(&mut driver.local);
+    driver.on_behalf_of(Caller::FaultHandler, Driver::poll, Confined::poll);
     assert!(driver.has_left() && !driver.outcomes().owes_program());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
@@ -193,9 +192,9 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         mapwire_host::masking::mask_for_good();
         let mut driver = driver();
         send(&mut driver, NodeId(0), HandlerId::CONTROL, b"no control message");
-        driver.transmit();
+        driver.paths.transmit(&mut driver.local);
         let _in_handler = mapwire_host::masking::in_fault_handler();
-        driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+        driver.on_behalf_of(Caller::FaultHandler, Driver::poll, Confined::poll);
         !driver.has_left() && driver.outcomes().owes_program()
     });
     assert!(served.join().unwrap());
@@ -206,7 +205,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
     let mut driver = driver();
     let command = CommandRepr::ShortSend { import: ImportId(0), offset: 0, length: 0, notify: false, signal: None };
     assert!(driver.enqueue(&command, &[]).unwrap());
-    driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+    driver.on_behalf_of(Caller::FaultHandler, Driver::poll, Confined::poll);
     assert!(driver.needs_service());
     driver.poll();
     assert!(!driver.queue.has_commands());
@@ -216,7 +215,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
 fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_seen_all_rings() {
     let mut driver = driver();
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
-    driver.transmit();
+    driver.paths.transmit(&mut driver.local);
     assert!(driver.poll());
     assert!(!driver.paths().has_seen_all());
     driver.poll();

@@ -12,8 +12,7 @@ use mapwire_transport::fabric::{Doorbells, Fabric};
 use super::Engine;
 use super::noting::{Noted, TracedCall};
 use crate::driver::Driver;
-use crate::driver::confined::Confined;
-use crate::place::Place;
+use crate::driver::confined::{Caller, Confined};
 use crate::threads::TooManyThreads;
 
 impl<F: Fabric> Engine<F> {
@@ -36,7 +35,7 @@ impl<F: Fabric> Engine<F> {
     pub fn end_faults(&self) -> bool {
         self.faults_start.store(0, Ordering::Release);
         let is_over = |driver: &mut Driver<F>| (!driver.is_storing_for_services()).then_some(());
-        let is_over = self.wait_driver(Place::Program, Some(self.timeout), is_over).is_some();
+        let is_over = self.wait_driver(Caller::Program, Some(self.timeout), is_over).is_some();
         self.interrupts.close();
         is_over
     }
@@ -50,7 +49,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     pub fn operate<T, E: From<Forked> + From<TooManyThreads>>(
         &self,
-        place: Place,
+        caller: Caller,
         begin: impl FnOnce(&mut Driver<F>, u16) -> Result<Option<T>, E>,
         take: impl Fn(&mut Driver<F>, u16) -> Option<Result<T, E>>,
         late: impl FnMut(&Self, u16) -> Result<Option<Duration>, E>,
@@ -61,7 +60,7 @@ impl<F: Fabric> Engine<F> {
         let operation = self.threads.begin()?;
         let thread = operation.number();
         let noted = self.processor_times.as_ref().map(|times| times.begin(thread, operation.is_borrowed()));
-        let outcome = self.run_operation(place, thread, noted, begin, take, late);
+        let outcome = self.run_operation(caller, thread, noted, begin, take, late);
         if let Some(noted) = noted {
             // Also of a call that fails: the others have met this thread.
             let mut driver = self.lock();
@@ -75,7 +74,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     fn run_operation<T, E: From<Forked>>(
         &self,
-        place: Place,
+        caller: Caller,
         thread: u16,
         noted: Option<Noted>,
         begin: impl FnOnce(&mut Driver<F>, u16) -> Result<Option<T>, E>,
@@ -89,12 +88,12 @@ impl<F: Fabric> Engine<F> {
             }
             let begun = begin(&mut driver, thread);
             // What began may have ended a hold, also when it is refused.
-            driver.at(place, Driver::carry_out, Confined::carry_out);
+            driver.on_behalf_of(caller, Driver::carry_out, Confined::carry_out);
             let over = begun.transpose().or_else(|| take(&mut driver, thread));
             if over.is_some() {
                 driver.paths().ring_due();
             }
-            (over, place == Place::FaultHandler && driver.needs_service())
+            (over, caller == Caller::FaultHandler && driver.needs_service())
         };
         if owing {
             self.bells.wake(self.me, Wake::All);
@@ -104,10 +103,10 @@ impl<F: Fabric> Engine<F> {
         if let Some(over) = over {
             return over;
         }
-        let _waits = self.leaves_far(place).then(|| FarFault::begin(&self.far_faults));
-        let mut limit = (place == Place::Program).then_some(self.timeout);
+        let _waits = self.leaves_far(caller).then(|| FarFault::begin(&self.far_faults));
+        let mut limit = (caller == Caller::Program).then_some(self.timeout);
         loop {
-            if let Some(outcome) = self.wait_driver(place, limit, |driver| take(driver, thread)) {
+            if let Some(outcome) = self.wait_driver(caller, limit, |driver| take(driver, thread)) {
                 return outcome;
             }
             // Without a timeout the wait ends only with an outcome, but in a forked child.
@@ -166,8 +165,8 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// Whether the calling thread must leave packets of far peers to the service thread. That itself interrupts nothing.
-    pub(super) fn leaves_far(&self, place: Place) -> bool {
-        self.has_far && place == Place::FaultHandler && !masking::is_library_thread()
+    pub(super) fn leaves_far(&self, caller: Caller) -> bool {
+        self.has_far && caller == Caller::FaultHandler && !masking::is_library_thread()
     }
 
     /// Whether a thread in the page-fault handler waits for packets that only other threads may take.

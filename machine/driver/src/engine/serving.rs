@@ -43,7 +43,6 @@ impl<F: Fabric> Engine<F> {
         if !driver.has_left() {
             return false;
         }
-        driver.serve_misses();
         driver.poll();
         true
     }
@@ -125,7 +124,7 @@ impl<F: Fabric> Engine<F> {
         let (nap, was_blocked) = {
             let mut driver = self.lock();
             if self.is_open {
-                driver.paths().look_for_end();
+                driver.paths().fabric_mut().look_for_end();
             }
             driver.reclaim();
             driver.flush();

@@ -14,11 +14,10 @@ use super::naps::{AskForWake, Naps};
 use super::polling::{Asleep, is_polling_here};
 use super::{DriverGuard, Engine};
 use crate::driver::Driver;
-use crate::driver::confined::Confined;
+use crate::driver::confined::{Caller, Confined};
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
-use crate::place::Place;
 
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
@@ -87,7 +86,7 @@ impl<F: Fabric> Engine<F> {
         }
         // The look before the sleep is soon enough.
         let mut skips = !self.patience.spins() && !polls;
-        self.wait(Place::Program, timeout, direct, |engine, thorough| {
+        self.wait(Caller::Program, timeout, direct, |engine, thorough| {
             let skips = core::mem::take(&mut skips) && !thorough;
             (!skips && engine.look(thorough), check(thorough))
         })
@@ -149,27 +148,27 @@ impl<F: Fabric> Engine<F> {
     /// The end of a wait: serves what came meanwhile and rings what is due. What the program is owed is left to the service
     /// thread.
     #[inline]
-    fn end_quietly(&self, place: Place, ending: Ending) {
+    fn end_quietly(&self, caller: Caller, ending: Ending) {
         let (owing, needs_care) = {
             let mut driver = self.lock();
             let rings_later = ending.rings_later && driver.paths().has_seen_all();
             let has_work = match rings_later {
                 true => driver.has_duties(),
-                false => driver.at(place, |driver| driver.has_work(), Confined::has_work),
+                false => driver.on_behalf_of(caller, |driver| driver.has_work(), Confined::has_work),
             };
             if has_work {
-                driver.at(place, Driver::poll, Confined::poll);
+                driver.on_behalf_of(caller, Driver::poll, Confined::poll);
             } else if ending.fenced {
                 driver.paths().ring_due_fenced();
             } else {
                 driver.paths().ring_due();
             }
-            if place == Place::FaultHandler {
-                driver.at(place, |_| (), Confined::acknowledge);
+            if caller == Caller::FaultHandler {
+                driver.on_behalf_of(caller, |_| (), Confined::acknowledge);
             }
-            let owing = match place {
-                Place::Program => driver.outcomes().owes_program(),
-                Place::FaultHandler => driver.needs_service(),
+            let owing = match caller {
+                Caller::Program => driver.outcomes().owes_program(),
+                Caller::FaultHandler => driver.needs_service(),
             };
             // A peer may wait for what this thread was just granted, and this thread may compute from here on.
             let needs_care = driver.is_blocked() || driver.needs_attention();
@@ -225,7 +224,7 @@ impl<F: Fabric> Engine<F> {
         check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Result<T, DriverError> {
         self.check_here()?;
-        self.wait_driver(Place::Program, timeout, check).ok_or_else(|| DriverError::Timeout {
+        self.wait_driver(Caller::Program, timeout, check).ok_or_else(|| DriverError::Timeout {
             what: what(),
             after: timeout.unwrap_or_default(),
             waiting_for: self.states(),
@@ -239,32 +238,32 @@ impl<F: Fabric> Engine<F> {
         timeout: Option<Duration>,
         check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Option<T> {
-        self.wait_ringing(Place::Program, timeout, 0, check)
+        self.wait_ringing(Caller::Program, timeout, 0, check)
     }
 
     /// As [`wait_for`](Self::wait_for), with a check that is called without the driver, and so may do anything; `None` when
     /// the time is over.
     #[inline]
     pub fn wait_until<T>(&self, timeout: Option<Duration>, mut check: impl FnMut(&Self) -> Option<T>) -> Option<T> {
-        self.wait(Place::Program, timeout, None, |engine, thorough| (engine.look(thorough), check(engine)))
+        self.wait(Caller::Program, timeout, None, |engine, thorough| (engine.look(thorough), check(engine)))
     }
 
     /// Runs the duty cycle and `check` in one hold of the driver, until there is something or the time is over.
     #[inline]
     pub(super) fn wait_driver<T>(
         &self,
-        place: Place,
+        caller: Caller,
         timeout: Option<Duration>,
         check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Option<T> {
-        self.wait_ringing(place, timeout, LOOKS_BEFORE_RINGING, check)
+        self.wait_ringing(caller, timeout, LOOKS_BEFORE_RINGING, check)
     }
 
     /// As [`wait_driver`](Self::wait_driver). A thread that spins rings for what it sent after `patience` looks.
     #[inline]
     fn wait_ringing<T>(
         &self,
-        place: Place,
+        caller: Caller,
         timeout: Option<Duration>,
         patience: u32,
         mut check: impl FnMut(&mut Driver<F>) -> Option<T>,
@@ -274,7 +273,7 @@ impl<F: Fabric> Engine<F> {
         let patience = if skips { 0 } else { patience };
         // Kept here: what is handed on from look to look is short.
         let mut found = None;
-        self.wait(place, timeout, None, |engine, sleeping| {
+        self.wait(caller, timeout, None, |engine, sleeping| {
             if core::mem::take(&mut skips) && !sleeping {
                 // The look before the sleep is soon enough.
                 return (false, None);
@@ -297,29 +296,29 @@ impl<F: Fabric> Engine<F> {
                 }
                 false
             } else if looks > patience || sleeping {
-                driver.at(place, Driver::poll, Confined::poll)
+                driver.on_behalf_of(caller, Driver::poll, Confined::poll)
             } else {
-                driver.at(place, Driver::turn, Confined::turn)
+                driver.on_behalf_of(caller, Driver::turn, Confined::turn)
             };
             found = check(&mut driver);
-            let owing = match place {
-                Place::Program => driver.outcomes().owes_program(),
-                Place::FaultHandler => driver.needs_service(),
+            let owing = match caller {
+                Caller::Program => driver.outcomes().owes_program(),
+                Caller::FaultHandler => driver.needs_service(),
             };
             if owing {
                 // What the program is owed may take long.
                 driver.paths().ring_due();
             }
-            let notice = match place {
-                Place::Program => driver.outcomes().take_notice(),
-                Place::FaultHandler => None,
+            let notice = match caller {
+                Caller::Program => driver.outcomes().take_notice(),
+                Caller::FaultHandler => None,
             };
             drop(driver);
-            match place {
-                Place::Program if owing => engine.serve_program(notice),
+            match caller {
+                Caller::Program if owing => engine.serve_program(notice),
                 // A handler of the program may do anything, as may its log, and so must not run in a signal handler: the
                 // service thread runs it, and does all that may allocate. That may sleep as one that waits, in such a handler.
-                Place::FaultHandler if owing => engine.bells.wake(engine.me, Wake::All),
+                Caller::FaultHandler if owing => engine.bells.wake(engine.me, Wake::All),
                 _ => {}
             }
             (worked, found.is_some().then_some(()))
@@ -344,7 +343,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     fn wait<T>(
         &self,
-        place: Place,
+        caller: Caller,
         timeout: Option<Duration>,
         direct: Option<&dyn AskForWake>,
         mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
@@ -365,13 +364,13 @@ impl<F: Fabric> Engine<F> {
         }
         let deadline = Deadline::after(timeout);
         let mut spinner = self.patience.begin();
-        if spinner.spins() && !self.leaves_far(place) {
+        if spinner.spins() && !self.leaves_far(caller) {
             self.begin_polling();
             let found = self.spin(&mut spinner, &mut mask, &deadline, &mut step);
             let ending = Ending { fenced: self.end_polling(), rings_later: false };
             if found.is_some() {
                 self.patience.succeeded();
-                self.end(place, ending);
+                self.end(caller, ending);
                 return found;
             }
             self.patience.failed();
@@ -379,7 +378,7 @@ impl<F: Fabric> Engine<F> {
         let mut naps = Naps::new(direct, &self.memory_nap);
         let asleep = Asleep::begin(self);
         let (found, was_rung) = loop {
-            let (found, was_rung) = masking::unmasked(|| self.sleep(place, &deadline, &mut naps, &mut step));
+            let (found, was_rung) = masking::unmasked(|| self.sleep(caller, &deadline, &mut naps, &mut step));
             if found.is_some() {
                 naps.learn();
                 break (found, was_rung);
@@ -395,7 +394,7 @@ impl<F: Fabric> Engine<F> {
         };
         drop(asleep);
         fence(Ordering::SeqCst);
-        self.end(place, ending);
+        self.end(caller, ending);
         found
     }
 
@@ -437,15 +436,15 @@ impl<F: Fabric> Engine<F> {
     /// The end of a wait. What came while this thread counted as polling, or was about to look, rang nobody: looks once more,
     /// now that it does not.
     #[inline]
-    fn end(&self, place: Place, ending: Ending) {
-        self.end_quietly(place, ending);
+    fn end(&self, caller: Caller, ending: Ending) {
+        self.end_quietly(caller, ending);
         self.wake_sleepers();
     }
 
     /// Sleeps until there may be something to do; gives what `step` found, and whether something may have come since it looked.
     fn sleep<T>(
         &self,
-        place: Place,
+        caller: Caller,
         deadline: &Deadline,
         naps: &mut Naps<'_>,
         step: &mut impl FnMut(&Self, bool) -> (bool, Option<T>),
@@ -460,10 +459,10 @@ impl<F: Fabric> Engine<F> {
                 core::hint::spin_loop();
                 return (step(self, true).1, true);
             }
-            driver.at(place, Driver::flush, Confined::flush);
+            driver.on_behalf_of(caller, Driver::flush, Confined::flush);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
-            let due = driver.at(place, |driver| driver.next_deadline(), Confined::next_deadline).map(left);
-            let far = match self.leaves_far(place) {
+            let due = driver.on_behalf_of(caller, |driver| driver.next_deadline(), Confined::next_deadline).map(left);
+            let far = match self.leaves_far(caller) {
                 true => None,
                 false => driver.paths().far_nap(),
             };
@@ -487,16 +486,18 @@ impl<F: Fabric> Engine<F> {
                 let mut driver = self.lock();
                 // A turn that found nothing has seen all rings. What was done may want to go on sooner than this thread would
                 // look again. The page-fault handler has woken the service thread for what it may not do itself.
-                let is_duty = place == Place::Program && driver.has_duties();
+                let is_duty = caller == Caller::Program && driver.has_duties();
                 let goes_on = is_duty
-                    || self.has_far && driver.at(place, |driver| driver.has_work(), Confined::has_work)
+                    || self.has_far && driver.on_behalf_of(caller, |driver| driver.has_work(), Confined::has_work)
                     || worked
-                        && (driver.at(place, |driver| driver.has_work(), Confined::has_work)
+                        && (driver.on_behalf_of(caller, |driver| driver.has_work(), Confined::has_work)
                             || driver.is_blocked()
-                            || driver.at(place, |driver| driver.next_deadline(), Confined::next_deadline).is_some());
+                            || driver
+                                .on_behalf_of(caller, |driver| driver.next_deadline(), Confined::next_deadline)
+                                .is_some());
                 if worked && !goes_on {
                     // A peer that waits for room must see what this turn has freed: nobody else tells it while this thread sleeps.
-                    driver.at(place, Driver::flush, Confined::flush);
+                    driver.on_behalf_of(caller, Driver::flush, Confined::flush);
                 }
                 goes_on
             },

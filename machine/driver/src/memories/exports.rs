@@ -55,7 +55,7 @@ impl Memories {
             direct: part,
             pins_late,
         };
-        let exported = node.export(PROCESS, &mut self.pins, asked);
+        let exported = node.export(PROCESS, self.frames.pins_mut(), asked);
         let id = exported.map_err(|error| self.export_error(error))?;
         // Known here before anything is asked: an importer may wait already, and is answered at once.
         self.exports.push(Export { id, direct: request.direct, landing: None });
@@ -66,16 +66,11 @@ impl Memories {
     #[cold]
     fn export_error(&self, error: ExportError<PinError>) -> DriverError {
         match error {
-            ExportError::Empty => DriverError::EmptyExport,
-            ExportError::NoRights => DriverError::NoRights,
             ExportError::Range(error) => error.into(),
-            ExportError::Pages(error) => self.pins.explain(error).into(),
+            ExportError::Pages(error) => self.frames.pins().explain(error).into(),
             ExportError::Nic(error) => error.into(),
             ExportError::Vmmc(error) => error.into(),
-            ExportError::RedirectsDirect => DriverError::RedirectsDirect,
-            ExportError::ShortLanding { landing_bytes, export_bytes } => {
-                DriverError::ShortLanding { landing_bytes, export_bytes }
-            }
+            error => DriverError::Export(error),
         }
     }
 
@@ -122,7 +117,7 @@ impl Memories {
             let memory = buffer.lock().unwrap_or_else(PoisonError::into_inner);
             Landing { address: memory.as_ptr() as u64, length: memory.len() as u64 }
         });
-        let redirected = node.redirect(PROCESS, &mut self.pins, id, landing);
+        let redirected = node.redirect(PROCESS, self.frames.pins_mut(), id, landing);
         redirected.map_err(|error| self.export_error(error))?;
         if let Some(export) = self.exports.iter_mut().find(|export| export.id == id) {
             let former = core::mem::replace(&mut export.landing, to.cloned());

@@ -206,8 +206,8 @@ impl<F: Fabric> Paths<F> {
                     let mut head = [0; HEAD_BYTES];
                     head[..LINK_HEADER_BYTES].copy_from_slice(&link);
                     head[LINK_HEADER_BYTES..].copy_from_slice(packet.header.as_bytes());
-                    let (payload, tail) = local.memories.parts_of(packet);
-                    outbound.push(to, path, &head, payload, tail)
+                    let (memory, tail) = local.memories.frames().parts_of(packet);
+                    outbound.push(to, path, &head, memory.map_or(Payload::EMPTY, Payload::one), tail)
                 }
             };
             match pushed {

@@ -46,14 +46,16 @@ impl<F: Fabric> Paths<F> {
     pub(crate) fn handle_breach(&mut self, local: &mut Local, (peer, breach): (NodeId, Breach)) {
         local.outcomes.log(Line::PeerBroken { node: peer, breach });
         if peer != self.me {
-            self.breaches.note(peer, breach);
+            self.note_unreachable(peer, breach);
             self.handle_gone(local, peer);
         }
     }
 
     /// A peer cannot be reached, and counts as gone.
     pub(crate) fn note_unreachable(&mut self, peer: NodeId, breach: Breach) {
-        self.breaches.note(peer, breach);
+        if self.breach_of(peer).is_none() {
+            self.breaches.push((peer, breach));
+        }
     }
 
     /// A peer is gone, and so is what it had sent.

@@ -20,7 +20,7 @@ impl<F: Fabric> Paths<F> {
         let mut sent = false;
         while let Some(packet) = local.node.poll_transmit() {
             let to = packet.to;
-            match self.fabric.send(to, &packet.header, local.memories.payload_of(packet)) {
+            match self.fabric.send(to, &packet.header, local.memories.frames().payload_of(packet)) {
                 Ok(()) => {
                     local.node.handle_transmitted(to);
                     sent = true;

@@ -254,7 +254,7 @@ impl World {
             let frame = node.memory.next_frame + gap;
             node.memory.next_frame = frame;
             node.memory.frames.insert(frame, vec![0; PAGE_BYTES]);
-            node.nic.install_translation(ProcessId(process), Page(page), Frame(frame)).unwrap();
+            node.nic.install_pages(mapwire_translation::Process(process), Page(page), &[Frame(frame)]).unwrap();
         }
     }
 
@@ -265,7 +265,7 @@ impl World {
             let frame = node.nic.frame_of(ProcessId(process), Page(page));
             assert!(!frame.is_garbage());
             // A closed process has no table any more.
-            let _ = node.nic.remove_translation(ProcessId(process), Page(page));
+            let _ = node.nic.design_mut().remove(mapwire_translation::Process(process), Page(page));
             node.memory.frames.remove(&frame.0);
         }
     }
