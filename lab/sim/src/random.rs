@@ -11,6 +11,12 @@ pub const fn mix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+impl Default for Random {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl Random {
     /// The source that `seed` names.
     pub fn new(seed: u64) -> Self {

@@ -41,8 +41,8 @@ impl Computers {
     pub(super) fn next_job(&mut self, node: usize) -> Option<Steps> {
         let computer = &mut self.computers[node];
         let follows = computer.nic.free_ps == Some(self.now_ps);
-        if let Some(then) = computer.nic.ended.pop_front() {
-            return Some(self.follow(node, then));
+        if let Some((parcel, told)) = computer.nic.ended.pop_front() {
+            return Some(self.follow(node, parcel, &told));
         }
         if computer.engine.can_begin() {
             return Some([Step::Program].into());
@@ -67,10 +67,9 @@ impl Computers {
         self.cut(node, true).or_else(|| self.pick_up(node))
     }
 
-    /// What the processor does when a transfer is over.
-    fn follow(&mut self, node: usize, then: Then) -> Steps {
+    /// What the processor does when a packet is loaded, for which these commands may be complete.
+    fn follow(&mut self, node: usize, parcel: Parcel, told: &[Told]) -> Steps {
         let mut steps = Steps::new();
-        let Then::Loaded(parcel, told) = then else { return steps };
         let nic = &mut self.computers[node].nic;
         nic.loading -= 1;
         if !nic.is_tight {

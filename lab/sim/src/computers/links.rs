@@ -39,25 +39,22 @@ pub struct Missed {
     pub taken_ps: Option<Ps>,
 }
 
+/// Something that happens on the way from a node to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum LinkEvent {
-    Acked {
-        from: usize,
-        to: usize,
-        next: u64,
-    },
-    /// A request has come to the sender.
-    Asked {
-        from: usize,
-        to: usize,
-        first: u64,
-    },
-    /// The sender's time is over.
-    TimedOut {
-        from: usize,
-        to: usize,
-        plan: u32,
-    },
+pub(super) struct LinkEvent {
+    from: usize,
+    to: usize,
+    what: Happens,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    /// The sender learns that all before this number were taken.
+    Acked(u64),
+    /// A request for packets from this number on has come to the sender.
+    Asked(u64),
+    /// The sender's time is over, if this is still its plan.
+    TimedOut(u32),
 }
 
 /// One direction between two nodes.
@@ -174,9 +171,8 @@ impl Computers {
         let link = self.resends.link(from, to);
         link.plan += 1;
         if !link.unacked.is_empty() {
-            let plan = link.plan;
-            let event = LinkEvent::TimedOut { from, to, plan };
-            self.agenda.enter(self.now_ps + after_ps, Event::Link(event));
+            let what = Happens::TimedOut(link.plan);
+            self.enter_link(after_ps, LinkEvent { from, to, what });
         }
     }
 
@@ -233,9 +229,8 @@ impl Computers {
             self.computers[node].port.coming += 1;
             self.computers[node].nic.inbox.push_front(slot);
         }
-        let back_ps = self.control_ps();
-        let event = LinkEvent::Acked { from, to: node, next: number + 1 };
-        self.agenda.enter(now_ps + back_ps, Event::Link(event));
+        let what = Happens::Acked(number + 1);
+        self.enter_link(self.control_ps(), LinkEvent { from, to: node, what });
     }
 
     /// How long a datagram without data is on its way.
@@ -262,14 +257,17 @@ impl Computers {
 
     /// A NIC has put its request on the wire.
     pub(super) fn asked(&mut self, to: usize, from: usize, first: u64) {
-        let at_ps = self.now_ps + self.control_ps();
-        let event = LinkEvent::Asked { from, to, first };
-        self.agenda.enter(at_ps, Event::Link(event));
+        let what = Happens::Asked(first);
+        self.enter_link(self.control_ps(), LinkEvent { from, to, what });
     }
 
-    pub(super) fn link_event(&mut self, event: LinkEvent) {
-        match event {
-            LinkEvent::Acked { from, to, next } => {
+    fn enter_link(&mut self, after_ps: Ps, event: LinkEvent) {
+        self.agenda.enter(self.now_ps + after_ps, Event::Link(event));
+    }
+
+    pub(super) fn link_event(&mut self, LinkEvent { from, to, what }: LinkEvent) {
+        match what {
+            Happens::Acked(next) => {
                 let link = self.resends.link(from, to);
                 let before = link.unacked.len();
                 link.unacked.retain(|parcel| parcel.sequence.is_some_and(|number| number >= next));
@@ -278,7 +276,7 @@ impl Computers {
                     self.wake_nic(from);
                 }
             }
-            LinkEvent::Asked { from, to, first } => {
+            Happens::Asked(first) => {
                 let takes = self.profile.of(Cost::NicTakePacket);
                 let most = match self.resends.on_miss {
                     OnMiss::AsksForOne => 1,
@@ -286,7 +284,7 @@ impl Computers {
                 };
                 self.send_again(from, to, first, most, takes);
             }
-            LinkEvent::TimedOut { from, to, plan } => {
+            Happens::TimedOut(plan) => {
                 if self.resends.link(from, to).plan == plan {
                     self.send_again(from, to, 0, usize::MAX, 0);
                     self.arm(from, to);

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use mapwire_node::Told;
 use mapwire_wire::ProcessId;
 
 use super::Computers;
-use super::engine::{Then, Transfer};
+use super::engine::Transfer;
 use super::network::Parcel;
 use super::run::Event;
 use crate::hardware::node::Command;
@@ -61,8 +62,8 @@ pub(super) struct Nic {
     /// The process whose queue is looked at first.
     pub(super) turn: usize,
     pub(super) inbox: VecDeque<usize>,
-    /// Transfers that are over, and want the processor.
-    pub(super) ended: VecDeque<Then>,
+    /// Packets that are loaded, and want the processor; commands may be complete with them.
+    pub(super) ended: VecDeque<(Parcel, Vec<Told>)>,
     /// The steps of the job in progress; `None` if there is none.
     pub(super) job: Option<VecDeque<Step>>,
     pub(super) processor: NicProcessor,

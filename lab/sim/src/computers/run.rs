@@ -203,7 +203,7 @@ impl Computers {
     /// What was transferred has got to where it goes.
     fn deliver(&mut self, node: usize, then: Then) {
         match then {
-            loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),
+            Then::Loaded(parcel, told) => self.computers[node].nic.ended.push_back((parcel, told)),
             Then::Stored { parcel, dma, is_last } => self.stored(node, parcel, &dma, is_last),
             Then::Complete(process, word) => self.changed(node, process, Some(word)),
             Then::Table => self.computers[node].nic.awaits_table = false,

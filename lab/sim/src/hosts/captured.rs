@@ -95,17 +95,19 @@ struct Allocation {
     record: u64,
 }
 
-/// A record, as far as a deed can be made of it without knowing all allocations.
+/// A call of the trace. The address is what the record has there: an address, a number, or what it has become by then.
 #[derive(Clone, Copy, Debug)]
-enum Half {
-    Deed(Deed),
-    Computed(u64),
-    At { op: TraceOp, address: u64, bytes: u64 },
+struct Call {
+    record: u64,
+    op: TraceOp,
+    address: u64,
+    bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
-    halves: Vec<(u64, Half)>,
+    calls: Vec<Call>,
+    /// It begins where this thread has made so many calls.
     after: Option<(usize, usize)>,
 }
 
@@ -151,14 +153,17 @@ impl Captured {
         let (address, bytes, time_ns) = (record.address.get(), record.bytes.get(), record.time_ns.get());
         self.first_ns.get_or_insert(time_ns);
         self.last_ns = self.last_ns.max(time_ns);
-        let small = |most: u64| {
-            if address < most {
-                Ok(address as u32)
-            } else {
-                Err(CapturedError::Number { record: number, op, number: address })
-            }
+        let most = match op {
+            TraceOp::Lock | TraceOp::Unlock => LOCKS,
+            TraceOp::Barrier => BARRIERS,
+            TraceOp::Broadcast => MAX_RANKS.into(),
+            _ => u64::MAX,
         };
-        let half = match op {
+        if address >= most {
+            return Err(CapturedError::Number { record: number, op, number: address });
+        }
+        let mut call = Call { record: number, op, address, bytes };
+        match op {
             TraceOp::Compute => {
                 self.enter_thread(number, place, address)?;
                 self.live.computed_ns = self.live.computed_ns.saturating_add(bytes);
@@ -166,36 +171,28 @@ impl Captured {
                     let work = &mut self.live.work_computed_ns;
                     *work = work.saturating_add(bytes);
                 }
-                Half::Computed(bytes)
             }
             TraceOp::OpenShared => return self.open(number, place, address, bytes),
             TraceOp::ShapeShared => match self.reshape(number, place, address, bytes)? {
-                Some(participants) => Half::Deed(Deed::Participants(participants)),
+                Some(participants) => call.address = participants.into(),
                 None => return Ok(()),
             },
             TraceOp::Allocate => {
                 let minipage = self.allocations.len() as u32;
                 self.allocations.push(Allocation { address, bytes, number: minipage, record: number });
-                Half::Deed(Deed::Allocate { minipage, bytes })
+                call.address = minipage.into();
             }
             TraceOp::ReadFault | TraceOp::WriteFault => {
                 self.live.faults += 1;
-                Half::At { op, address, bytes: 1 }
+                call.bytes = 1;
             }
-            TraceOp::Prefetch | TraceOp::PrefetchWrite => Half::At { op, address, bytes },
-            TraceOp::Lock => Half::Deed(Deed::Lock(small(LOCKS)?)),
-            TraceOp::Unlock => Half::Deed(Deed::Unlock(small(LOCKS)?)),
-            TraceOp::Barrier => {
-                if place == (0, 0) {
-                    let (_, last) = self.barriers.get_or_insert((time_ns, time_ns));
-                    *last = time_ns;
-                    self.computed_at_last_ns = self.live.work_computed_ns;
-                }
-                Half::Deed(Deed::Barrier(small(BARRIERS)?))
+            TraceOp::Barrier if place == (0, 0) => {
+                let (_, last) = self.barriers.get_or_insert((time_ns, time_ns));
+                *last = time_ns;
+                self.computed_at_last_ns = self.live.work_computed_ns;
             }
-            TraceOp::Broadcast => Half::Deed(Deed::Broadcast(small(MAX_RANKS.into())? as u16)),
-            _ => return Ok(()),
-        };
+            _ => {}
+        }
         let at = match self.processes.entry(place).or_default().current {
             Some(at) => at,
             None => self.enter_thread(number, place, 0)?,
@@ -204,7 +201,7 @@ impl Captured {
         if self.deeds > MOST_DEEDS {
             return Err(CapturedError::Long { record: number });
         }
-        self.threads[at].1.halves.push((number, half));
+        self.threads[at].1.calls.push(call);
         Ok(())
     }
 
@@ -222,9 +219,8 @@ impl Captured {
         let at = *process.threads.entry(thread).or_insert(next);
         if at == next {
             // A thread begins where the one that was last heard of stands.
-            let after = process.current.map(|before| (before, self.threads[before].1.halves.len()));
-            let halves = Vec::new();
-            self.threads.push((place, Thread { halves, after }));
+            let after = process.current.map(|before| (before, self.threads[before].1.calls.len()));
+            self.threads.push((place, Thread { calls: Vec::new(), after }));
         }
         process.current = Some(at);
         Ok(at)
@@ -294,18 +290,17 @@ impl Captured {
         for ((node, process), thread) in &self.threads {
             let mut entries = Vec::new();
             let mut starts_here = vec![0];
-            for (at, (number, half)) in thread.halves.iter().enumerate() {
-                let next = thread.halves.get(at + 1).map(|(_, half)| half);
-                self.expand(*number, half, next, scale, &mut entries)?;
+            for (at, call) in thread.calls.iter().enumerate() {
+                self.expand(call, thread.calls.get(at + 1), scale, &mut entries)?;
                 deeds += entries.len() - starts_here[starts_here.len() - 1];
                 if deeds > MOST_DEEDS {
-                    return Err(CapturedError::Long { record: *number });
+                    return Err(CapturedError::Long { record: call.record });
                 }
                 if let Some(Entry { deed: Deed::Compute(ps), .. }) = entries.last() {
                     computed_ps = computed_ps.saturating_add(*ps);
                 }
                 if computed_ps > MOST_COMPUTING_PS {
-                    return Err(CapturedError::Computes { record: *number });
+                    return Err(CapturedError::Computes { record: call.record });
                 }
                 starts_here.push(entries.len());
             }
@@ -313,10 +308,10 @@ impl Captured {
             scripts.push(Script { rank: node * per_node + process, entries, after: thread.after });
         }
         for script in &mut scripts {
-            if let Some((before, halves)) = &mut script.after {
-                *halves = starts[*before][*halves];
+            if let Some((before, calls)) = &mut script.after {
+                *calls = starts[*before][*calls];
                 // A thread that follows one which has done nothing yet begins with it.
-                if *halves == 0 {
+                if *calls == 0 {
                     script.after = None;
                 }
             }
@@ -340,53 +335,56 @@ impl Captured {
         Ok((program, live))
     }
 
-    /// The entries of a record.
+    /// The entries of a call.
     fn expand(
         &self,
-        number: u64,
-        half: &Half,
-        next: Option<&Half>,
+        call: &Call,
+        next: Option<&Call>,
         scale: &Scale,
         entries: &mut Vec<Entry>,
     ) -> Result<(), CapturedError> {
-        match *half {
-            Half::Deed(deed) => entries.push(Entry { deed, number }),
-            Half::Computed(ns) => {
-                let extra_ns = match next {
-                    Some(Half::At { op: TraceOp::ReadFault | TraceOp::WriteFault, .. }) => scale.trap_ns,
+        let Call { record, op, address, bytes } = *call;
+        let deed = match op {
+            TraceOp::Compute => {
+                let extra_ns = match next.map(|next| next.op) {
+                    Some(TraceOp::ReadFault | TraceOp::WriteFault) => scale.trap_ns,
                     _ => scale.call_ns,
                 };
-                let ns = u128::from(ns.saturating_sub(extra_ns));
-                let ps = ns * u128::from(scale.speed_milli);
-                let deed = Deed::Compute(u64::try_from(ps).unwrap_or(u64::MAX));
-                entries.push(Entry { deed, number });
+                let ps = u128::from(bytes.saturating_sub(extra_ns)) * u128::from(scale.speed_milli);
+                Deed::Compute(u64::try_from(ps).unwrap_or(u64::MAX))
             }
-            Half::At { op, address, bytes } => {
-                let writes = matches!(op, TraceOp::WriteFault | TraceOp::PrefetchWrite);
-                let after = self.allocations.partition_point(|it| it.address <= address);
-                let nowhere = CapturedError::Nowhere { record: number, op, address };
-                let first = after.checked_sub(1).ok_or(nowhere)?;
-                let end = address.saturating_add(bytes.max(1));
-                let touched = self.allocations[first..].iter().take_while(|it| it.address < end);
-                let mut found = false;
-                for it in touched.filter(|it| it.address.saturating_add(it.bytes) > address) {
-                    found = true;
-                    let minipage = it.number;
-                    let deed = match op {
-                        TraceOp::ReadFault | TraceOp::WriteFault => Deed::Touch { minipage, writes },
-                        _ => Deed::Prefetch { minipage, writes },
-                    };
-                    entries.push(Entry { deed, number });
-                    if entries.len() > MOST_DEEDS {
-                        return Err(CapturedError::Long { record: number });
-                    }
-                }
-                if !found {
-                    return Err(CapturedError::Nowhere { record: number, op, address });
-                }
+            TraceOp::ShapeShared => Deed::Participants(address as u16),
+            TraceOp::Allocate => Deed::Allocate { minipage: address as u32, bytes },
+            TraceOp::Lock => Deed::Lock(address as u32),
+            TraceOp::Unlock => Deed::Unlock(address as u32),
+            TraceOp::Barrier => Deed::Barrier(address as u32),
+            TraceOp::Broadcast => Deed::Broadcast(address as u16),
+            _ => return self.touch(call, entries),
+        };
+        entries.push(Entry { deed, number: record });
+        Ok(())
+    }
+
+    /// The entries of a fault or prefetch: one for each minipage that it touches.
+    fn touch(&self, call: &Call, entries: &mut Vec<Entry>) -> Result<(), CapturedError> {
+        let Call { record, op, address, bytes } = *call;
+        let writes = matches!(op, TraceOp::WriteFault | TraceOp::PrefetchWrite);
+        let is_fault = matches!(op, TraceOp::ReadFault | TraceOp::WriteFault);
+        let after = self.allocations.partition_point(|it| it.address <= address);
+        let nowhere = CapturedError::Nowhere { record, op, address };
+        let Some(first) = after.checked_sub(1) else { return Err(nowhere) };
+        let end = address.saturating_add(bytes.max(1));
+        let touched = self.allocations[first..].iter().take_while(|it| it.address < end);
+        let before = entries.len();
+        for it in touched.filter(|it| it.address.saturating_add(it.bytes) > address) {
+            let minipage = it.number;
+            let deed = if is_fault { Deed::Touch { minipage, writes } } else { Deed::Prefetch { minipage, writes } };
+            entries.push(Entry { deed, number: record });
+            if entries.len() > MOST_DEEDS {
+                return Err(CapturedError::Long { record });
             }
         }
-        Ok(())
+        if entries.len() == before { Err(nowhere) } else { Ok(()) }
     }
 }
 

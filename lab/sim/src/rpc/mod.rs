@@ -49,7 +49,7 @@ struct Waiting {
 }
 
 /// The programs and what must be true of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Programs {
     calls: Vec<Call>,
     nodes: u16,

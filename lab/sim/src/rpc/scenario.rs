@@ -1,6 +1,5 @@
 //! A run of calls that a seed names.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use mapwire_rpc::Config;
@@ -9,7 +8,6 @@ use mapwire_wire::{CHUNK_BYTES, NodeId};
 use super::running::{Call, EVENTS_A_CALL, event_of_call};
 use super::{Programs, RpcSeen};
 use crate::canary::Canary;
-use crate::checks::restarts::Restarts;
 use crate::cluster::{ClusterConfig, Delivery};
 use crate::hardware::node::check_size;
 use crate::random::Random;
@@ -80,24 +78,14 @@ impl Workload for RpcScenario {
         let most_bytes = max_payload_bytes.min(CHUNK_BYTES);
         let longest_bytes = most_bytes as u64 - HEADER_BYTES;
         let mut programs = Programs {
-            calls: Vec::new(),
             nodes,
             config: self.config,
-            waiting: BTreeMap::new(),
-            held: BTreeMap::new(),
             next_event: self.calls,
             mixes_up: canary == Some(Canary::OtherReply),
             close_percent: self.close_percent,
-            closed: 0,
-            owed: BTreeMap::new(),
-            carried_out: BTreeMap::new(),
             dead: vec![false; nodes.into()],
-            anew: Vec::new(),
-            incarnations: 0,
-            restarts: Restarts::default(),
             random: Random::new(random.next()),
-            seen: RpcSeen::default(),
-            violation: None,
+            ..Programs::default()
         };
         for node in programs.all() {
             programs.put(&mut cluster, node)?;

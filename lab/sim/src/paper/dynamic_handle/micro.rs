@@ -83,11 +83,10 @@ impl Micro {
         let mut bandwidth = table("Figure 4, bandwidth", "messages one way, by the share of lookups that miss", "MB/s");
         let (mut latencies, mut bandwidths) = (Vec::new(), Vec::new());
         for bytes in SIZES {
-            let times = RATIOS.map(|percent| self.latency(link, bytes, percent));
-            let times = times.into_iter().collect::<Result<Vec<_>, _>>()?;
-            let times: Vec<i64> = times.into_iter().map(us).collect();
-            let rates = RATIOS.map(|percent| self.bandwidth(link, bytes, percent));
-            let rates = rates.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let time = |percent| self.latency(link, bytes, percent).map(us);
+            let times = RATIOS.into_iter().map(time).collect::<Result<Vec<i64>, _>>()?;
+            let rate = |percent| self.bandwidth(link, bytes, percent);
+            let rates = RATIOS.into_iter().map(rate).collect::<Result<Vec<i64>, _>>()?;
             let name = bytes.to_string();
             latency.row(&[&name], times.iter().copied());
             bandwidth.row(&[&name], rates.iter().copied());
@@ -115,17 +114,13 @@ impl Micro {
         let mut table = Table::new("Negative acks", caption, "", &keys, &columns);
         for bytes in [64, 4 << 10, MOST_BYTES] {
             for percent in [5, 20, 100] {
-                let of = |what: &str, cells: Vec<Cell>, table: &mut Table| {
-                    let (bytes, percent) = (bytes.to_string(), format!("{percent} %"));
-                    table.row(&[&bytes, &percent, what], cells);
-                };
-                let times = answers.map(|(_, link)| self.latency(link, bytes, percent));
-                let times = times.into_iter().collect::<Result<Vec<_>, _>>()?;
-                let times = times.into_iter().map(|ps| Cell::new(us(ps)));
-                of("us", times.collect(), &mut table);
-                let rates = answers.map(|(_, link)| self.bandwidth(link, bytes, percent));
-                let rates = rates.into_iter().collect::<Result<Vec<_>, _>>()?;
-                of("MB/s", rates.into_iter().map(Cell::new).collect(), &mut table);
+                let keys = [bytes.to_string(), format!("{percent} %")];
+                let time = |(_, link)| self.latency(link, bytes, percent).map(us);
+                let times = answers.into_iter().map(time).collect::<Result<Vec<i64>, _>>()?;
+                table.row(&[&keys[0], &keys[1], "us"], times);
+                let rate = |(_, link)| self.bandwidth(link, bytes, percent);
+                let rates = answers.into_iter().map(rate).collect::<Result<Vec<i64>, _>>()?;
+                table.row(&[&keys[0], &keys[1], "MB/s"], rates);
             }
         }
         table.note("The paper's link times out. A link that asks for all sends a request as soon as the host has acted, and drops what comes meanwhile. One that asks for one packet keeps what came behind it. The firmware's own link does the same (`LinkKind::Again`); its windows, acks and probes take their time besides. The last keeps the packet itself in a buffer of the NIC, and takes nothing else meanwhile.");
