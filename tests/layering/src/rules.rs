@@ -203,7 +203,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("mapwire/src/lib.rs", "mod shared"),
     ("mapwire/src/lib.rs", "mod slice"),
     ("mapwire/tests/jobs/harness/denials.rs", "fn end_at_once"),
-    ("mapwire/src/node.rs", "fn export_range"),
+    ("mapwire/src/export.rs", "fn export_range"),
     ("mapwire/tests/jobs/main.rs", "mod allocations"),
     ("mapwire/tests/jobs/main.rs", "mod forks"),
     ("mapwire/tests/jobs/main.rs", "mod signals"),

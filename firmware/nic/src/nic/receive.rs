@@ -1,4 +1,4 @@
-//! The receive path: packets in, memory moves and completions out. Stores are in [`crate::stores`].
+//! The receive path: packets in, memory moves and completions out. Stores are in [`super::stores`].
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{

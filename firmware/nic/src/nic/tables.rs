@@ -1,4 +1,4 @@
-//! Set-up: what the host enters into the NIC's tables. Removal is in [`crate::leaving`].
+//! Set-up: what the host enters into the NIC's tables. Removal is in [`super::leaving`].
 
 use alloc::vec::Vec;
 
