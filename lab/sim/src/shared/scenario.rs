@@ -5,9 +5,8 @@ use std::fmt;
 
 use mapwire_dsm::{Config, Dsm, MAX_RANKS, PAGE_BYTES};
 use mapwire_node::SharedMemory;
-use mapwire_vmmc::service::Service;
 use mapwire_translation::{DesignConfig, PinRules};
-use mapwire_vmmc::service::Service as _;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
 use super::litmus::{Seen, Tests, VARIABLES};
