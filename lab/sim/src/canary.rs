@@ -119,6 +119,14 @@ canaries! {
         LostStore = "lost-store": "Bytes of a page count as stored in a peer's memory, and are not.";
         LostPacket = "lost-packet": "The link loses a packet now and then, and says nothing.";
         Overtaking = "overtaking": "A packet overtakes the one before it.";
+        KeptWord = "kept-word": "What was known of a page that is stored anew or discarded still counts.";
+        ClaimedDisk = "claimed-disk": "The disk counts as having what only donors have.";
+        Unwritten = "unwritten": "A page of which donors have too few copies is not written to the disk.";
+        Unsecured = "unsecured": "A donor dies, and pages that one other has are not brought to the disk.";
+        Unsalvaged = "unsalvaged": "What lies in the memory of dead donors of this host is not read.";
+        Unheld = "unheld": "A page that was lost counts as stored.";
+        EarlyFrame = "early-frame": "A frame is free though an operation uses it whose end nobody waits for.";
+        UntoldDiscard = "untold-discard": "Donors are not told which pages are wanted no more.";
     }
 }
 
@@ -130,6 +138,21 @@ impl GlobalCanary {
             Self::Overtaking => Some(Canary::Overtaking),
             _ => None,
         }
+    }
+
+    /// Whether it is one of a client of donors.
+    pub const fn is_of_client(self) -> bool {
+        matches!(
+            self,
+            Self::KeptWord
+                | Self::ClaimedDisk
+                | Self::Unwritten
+                | Self::Unsecured
+                | Self::Unsalvaged
+                | Self::Unheld
+                | Self::EarlyFrame
+                | Self::UntoldDiscard
+        )
     }
 
     /// Whether it is one of the protocol.
@@ -145,7 +168,10 @@ canaries! {
         Overtaking = "overtaking": "A packet overtakes the one before it.";
         ChangedByte = "changed-byte": "A byte of a payload changes on the way.";
         LostTimer = "lost-timer": "Deadlines pass without notice.";
-        OtherReply = "other-reply": "A call that comes again is answered by the reply to another.";
+        OtherReply = "other-reply": "A call is answered by the reply to another.";
+        Unanswered = "unanswered": "A node does not connect to a peer that says hello.";
+        Unimported = "unimported": "A node does not import what a peer lends.";
+        KeptLoan = "kept-loan": "Memory that was lent in a connection that is over counts as lent in the next.";
     }
 }
 
@@ -157,7 +183,7 @@ impl RpcCanary {
             Self::Overtaking => Some(Canary::Overtaking),
             Self::ChangedByte => Some(Canary::ChangedByte),
             Self::LostTimer => Some(Canary::LostTimer),
-            Self::OtherReply => None,
+            Self::OtherReply | Self::Unanswered | Self::Unimported | Self::KeptLoan => None,
         }
     }
 }

@@ -59,7 +59,7 @@ impl Wants {
 }
 
 const OF_SHARED: &[&str] = &["sequential consistency", "locks", "barriers"];
-const OF_GLOBAL: &[&str] = &["pages", "membership"];
+const OF_GLOBAL: &[&str] = &["pages", "membership", "donors"];
 const OF_RPC: &[&str] = &["calls"];
 const OF_OTHERS: [&[&str]; 4] = [OF_SHARED, OF_GLOBAL, OF_RPC, &["litmus"]];
 

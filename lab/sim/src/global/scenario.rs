@@ -9,6 +9,7 @@ use mapwire_service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;
+use super::donors::{self, DonorShape};
 use super::running::{Call, EVENTS_A_CALL, Ending};
 use super::seen::Seen;
 use super::{FRAMES_ADDRESS, GLOBAL, OWN_FRAMES, PROCESS, Program, Programs};
@@ -62,6 +63,8 @@ pub struct GlobalScenario {
     /// Pages are stores of the network interfaces; otherwise each node has mapped the memory of the others.
     pub stores_by_nic: bool,
     pub canary: Option<GlobalCanary>,
+    /// A client of donors in place of programs that use global memory in all its parts.
+    pub donors: Option<DonorShape>,
     random: Random,
 }
 
@@ -73,7 +76,14 @@ impl Workload for GlobalScenario {
         let mut random = Random::new(seed);
         let by_canary = wanted.canary.and_then(GlobalCanary::of_cluster);
         let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
-        let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
+        // Apart, so that seeds draw all else as they always did.
+        let mut apart = Random::new(!seed);
+        let is_drawn = apart.chance(50);
+        let is_of_donors = wanted.canary.map_or(is_drawn, GlobalCanary::is_of_client);
+        let mut cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
+        if is_of_donors && wanted.nodes.is_none() {
+            cluster.nodes = *apart.pick(&[2, 3, 3, 3, 4, 5]);
+        }
         let (nodes, is_lossy) = (cluster.nodes, cluster.delivery != Delivery::Lossless);
         let shape = GlobalShape {
             nodes,
@@ -100,6 +110,7 @@ impl Workload for GlobalScenario {
             calls,
             stores_by_nic,
             canary: wanted.canary,
+            donors: is_of_donors.then(|| DonorShape::draw(apart, nodes, wanted.calls)),
             random,
         })
     }
@@ -107,6 +118,9 @@ impl Workload for GlobalScenario {
     fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Seen>, RunError> {
         let (shape, mut random) = (self.shape, self.random.clone());
         check_size("nodes", shape.nodes, NODES)?;
+        if let Some(shape) = self.donors {
+            return donors::run(self, shape, &mut random, interrupt);
+        }
         let mut cluster = run::cluster(self.seed, &self.cluster, (&self.rules, self.heal_ns), &mut random)?;
         let end_ns = self.heal_ns + self.heal_ns / AFTER_HEALING;
         let call = |_| Call {
@@ -163,7 +177,7 @@ impl GlobalScenario {
                 ..Config::new(node, members, frames, shape.pool_frames)
             })?;
             let service: Box<dyn Service> = match self.canary {
-                Some(bug) if bug.is_of_protocol() => Box::new(Buggy::new(gms, bug)),
+                Some(bug) if bug.is_of_protocol() => Box::new(Buggy::new(gms, Some(bug))),
                 _ => Box::new(gms),
             };
             cluster.parts(node).0.register(PROCESS, GLOBAL, service)?;
@@ -219,6 +233,9 @@ impl fmt::Display for GlobalScenario {
             "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk, {moves_percent} % of the calls join or leave",
             self.calls
         )?;
+        if let Some(donors) = self.donors {
+            write!(f, "{donors}")?;
+        }
         run::print_end(f, &self.rules, self.heal_ns, self.canary)
     }
 }

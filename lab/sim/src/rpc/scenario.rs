@@ -58,8 +58,6 @@ impl Workload for RpcScenario {
         let config = Config {
             window: *random.pick(&[1, 4, 256]),
             max_in_progress: *random.pick(&[1, 8, 1024]),
-            cache_bytes: *random.pick(&[0, 1 << 10, 1 << 16]),
-            welcomes: true,
             ..Config::default()
         };
         let calls = random.spread(100, 1_500) as u32;
@@ -97,10 +95,13 @@ impl Workload for RpcScenario {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             next_event: self.calls,
-            mixes_up: self.canary == Some(RpcCanary::OtherReply),
+            canary: self.canary,
+            loans: BTreeMap::new(),
+            ended_ns: heal_ns,
+            greeted_ns: BTreeMap::new(),
+            imports: Vec::new(),
             close_percent: self.close_percent,
             closed: 0,
-            owed: BTreeMap::new(),
             carried_out: BTreeMap::new(),
             dead: vec![false; nodes.into()],
             anew: Vec::new(),
@@ -127,6 +128,7 @@ impl Workload for RpcScenario {
                 timeout_ns: random.within(self.timeout_ns / 10, self.timeout_ns),
                 is_one_way: random.chance(self.one_way_percent),
                 tries: 0,
+                apart_since_ns: None,
             });
         }
         cluster.set_interrupt(interrupt);
@@ -149,11 +151,7 @@ impl fmt::Display for RpcScenario {
             "  {} calls, {} % without an answer, {} % after the end of a connection, timeouts up to {} ns",
             self.calls, self.one_way_percent, self.close_percent, self.timeout_ns
         )?;
-        writeln!(
-            f,
-            "  a window of {} calls, {} of a caller in hand at once, {} B of replies kept",
-            config.window, config.max_in_progress, config.cache_bytes
-        )?;
+        writeln!(f, "  a window of {} calls, {} of a caller in hand at once", config.window, config.max_in_progress)?;
         run::print_end(f, &self.rules, self.heal_ns, self.canary)
     }
 }
