@@ -31,13 +31,13 @@ const EVENTS_A_STEP: u64 = 50_000;
 
 counted! { DonorSeen {
     fetched = DonorFetched: "Pages that were read from donors or the disk.";
-    elsewhere = FetchedElsewhere: "Pages that came with wrong bytes and were found elsewhere.";
+    elsewhere: "Pages that came with wrong bytes and were found elsewhere.";
     stored_again: "Pages in RAM that were stored again since all copies were lost.";
     lost: "Pages that were lost with two donors.";
     salvaged = Salvaged: "Pages that were read from the memory of dead donors.";
     late = LateDonor: "Operations that donors did not end in time.";
     died: "Donors that died.";
-    lied = Lied: "Donors that changed pages or said what is not so.";
+    lied: "Donors that changed pages or said what is not so.";
     shrunk: "Donors that took frames back.";
 } }
 
