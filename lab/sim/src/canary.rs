@@ -72,7 +72,19 @@ canaries! {
     EarlyReported = "early-reported": "A node that goes by a new map says at once that it has reported its pages.";
     LostRemove = "lost-remove": "A node that drops a page does not tell the directory.";
     EarlyLanded = "early-landed": "A node that sends a page counts it as landed as soon as it is on its way.";
-    OtherReply = "other-reply": "A call that comes again is answered by the reply to another.";
+    OtherReply = "other-reply": "A call is answered by the reply to another.";
+    Unanswered = "unanswered": "A node does not connect to a peer that says hello.";
+    Unimported = "unimported": "A node does not import what a peer lends.";
+    KeptLoan = "kept-loan": "Memory that was lent in a connection that is over counts as lent in the next.";
+    // Of a client of donors.
+    KeptWord = "kept-word": "What was known of a page that is stored anew or discarded still counts.";
+    ClaimedDisk = "claimed-disk": "The disk counts as having what only donors have.";
+    Unwritten = "unwritten": "A page of which donors have too few copies is not written to the disk.";
+    Unsecured = "unsecured": "A donor dies, and pages that one other has are not brought to the disk.";
+    Unsalvaged = "unsalvaged": "What lies in the memory of dead donors of this host is not read.";
+    Unheld = "unheld": "A page that was lost counts as stored.";
+    EarlyFrame = "early-frame": "A frame is free though an operation uses it whose end nobody waits for.";
+    UntoldDiscard = "untold-discard": "Donors are not told which pages are wanted no more.";
 }
 
 impl Canary {
@@ -97,9 +109,25 @@ impl Canary {
         Self::LostStore,
         Self::LostPacket,
         Self::Overtaking,
+        Self::KeptWord,
+        Self::ClaimedDisk,
+        Self::Unwritten,
+        Self::Unsecured,
+        Self::Unsalvaged,
+        Self::Unheld,
+        Self::EarlyFrame,
+        Self::UntoldDiscard,
     ];
-    pub const RPC: &[Self] =
-        &[Self::LostPacket, Self::Overtaking, Self::ChangedByte, Self::LostTimer, Self::OtherReply];
+    pub const RPC: &[Self] = &[
+        Self::LostPacket,
+        Self::Overtaking,
+        Self::ChangedByte,
+        Self::LostTimer,
+        Self::OtherReply,
+        Self::Unanswered,
+        Self::Unimported,
+        Self::KeptLoan,
+    ];
 
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
     pub(crate) const fn is_lossy(self) -> Option<bool> {
@@ -132,5 +160,11 @@ impl Canary {
     /// Whether it is one of the protocol of global memory.
     pub(crate) const fn is_of_global_memory(self) -> bool {
         matches!(self, Self::EarlyReported | Self::LostRemove | Self::EarlyLanded)
+    }
+
+    /// Whether it is one of a client of donors.
+    pub const fn is_of_client(self) -> bool {
+        let number = self as usize;
+        number >= Self::KeptWord as usize && number <= Self::UntoldDiscard as usize
     }
 }

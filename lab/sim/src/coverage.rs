@@ -97,6 +97,9 @@ conditions! {
     PageStored = ("pages", "a page of global memory is stored"),
     PageStoredTwice = ("pages", "a page of global memory is stored by two nodes"),
     PageRefused = ("pages", "a page of global memory is stored by nobody"),
+    DonorFetched = ("donors", "a page is read from donors or the disk"),
+    Salvaged = ("donors", "a page is read from the memory of a dead donor"),
+    LateDonor = ("donors", "an operation waits for frames of others that donors end late"),
     Joined = ("membership", "a node joins the global memory"),
     Left = ("membership", "a node leaves the global memory"),
     Died = ("membership", "a node of the global memory dies"),
@@ -104,8 +107,6 @@ conditions! {
     TimedOut = ("calls", "a call's deadline comes first"),
     LateReply = ("calls", "a reply comes after the deadline"),
     Ended = ("calls", "a call ends with its connection"),
-    Repeated = ("calls", "a call is sent again"),
-    RepeatedReply = ("calls", "a reply comes again"),
     Stray = ("calls", "a record of a session that is over is dropped"),
     OneWay = ("calls", "a call without an answer is carried out"),
 }

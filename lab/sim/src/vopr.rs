@@ -54,7 +54,7 @@ impl Kind {
             Self::Calls => &[],
             Self::Shared => &["sequential consistency", "locks", "barriers"],
             Self::Litmus => &["litmus", "locks", "barriers"],
-            Self::Global => &["pages", "membership"],
+            Self::Global => &["pages", "membership", "donors"],
             Self::Rpc => &["calls"],
         }
     }

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use super::copies::{Copies, Meeting};
+use super::copies::Copies;
 use super::lenders::Lenders;
 use super::session::Session;
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub(super) fn keep_donors(lenders: &Lenders, copies: &Copies, report: fn(&str), 
     let mut living = 0;
     let mut retired = Vec::new();
     loop {
-        let pause = match copies.session() {
+        let pause = match copies.meeting() {
             None => match lenders.meet() {
                 Ok(Some(session)) => {
                     has_warned = false;
@@ -39,26 +39,25 @@ pub(super) fn keep_donors(lenders: &Lenders, copies: &Copies, report: fn(&str), 
                     PAUSE
                 }
             },
-            Some(meeting) => {
-                let now = meeting.session().living();
-                let is_safe = now >= living || !copies.spares_disk() || copies.secure_all(&meeting);
-                if is_safe {
-                    living = now;
+            Some(session) => {
+                let client = &copies.client;
+                if client.tend(copies, &session, &mut living) {
                     has_warned = false;
                 } else if !std::mem::replace(&mut has_warned, true) {
                     report(
                         "a donor has died, and pages that one other has cannot be brought to the disk: the disk is full, or the other does not answer; it is tried again",
                     );
                 }
-                if meeting.session().is_over() {
-                    retired.push(copies.forget_donors());
+                if session.is_over() && client.forget_donors(copies) {
+                    retired.push(session);
+                } else {
+                    client.tell_discards(copies, &session);
                 }
-                copies.tell_discards(&meeting);
                 LOOK
             }
         };
         // Here, and never in a thread that serves faults: the end of a node waits for its threads.
-        retired.retain(|old: &Option<Arc<Meeting>>| old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1));
+        retired.retain(|old: &Arc<Session>| Arc::strong_count(old) > 1);
         match woken.recv_timeout(pause) {
             Err(RecvTimeoutError::Disconnected) => return,
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}

@@ -4,16 +4,12 @@ use core::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
-use mapwire_gms::{Elsewhere, Known, PageWord};
 use mapwire_pager::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 
-use super::copies::Copies;
+use super::copies::{Copies, Pages};
 use super::keeper::keep_donors;
 use super::lenders::Lenders;
 use crate::threads;
-
-/// Why a page is lost that only donors had.
-const GONE: StoreError = StoreError::Other("the donors that had it have died");
 
 /// Pages at donors, before a file of a local disk.
 ///
@@ -30,7 +26,7 @@ pub struct DonorStore {
 
 impl fmt::Debug for DonorStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let session = &self.copies.session();
+        let session = &self.copies.meeting();
         f.debug_struct("DonorStore").field("session", session).finish_non_exhaustive()
     }
 }
@@ -41,12 +37,17 @@ impl DonorStore {
     /// # Errors
     /// No thread can be had.
     pub fn new(disk: DiskStore, lenders: Lenders, report: fn(&str)) -> std::io::Result<Self> {
-        let copies = Arc::new(Copies::new(disk, lenders.copies));
         let (wake, woken) = mpsc::sync_channel(1);
+        let copies = Arc::new(Copies::new(disk, lenders.copies));
         let of_thread = Arc::clone(&copies);
         threads::spawn("mapwire-donors", move || keep_donors(&lenders, &of_thread, report, &woken))?;
         Ok(Self { copies, wake })
     }
+}
+
+/// Pages as a client of donors takes them.
+fn outgoing<'a>(pages: &[OutgoingPage<'a>]) -> Vec<(PageId, &'a [u8])> {
+    pages.iter().map(|page| (page.id, page.bytes)).collect()
 }
 
 impl BackingStore for DonorStore {
@@ -57,113 +58,51 @@ impl BackingStore for DonorStore {
     }
 
     fn remove_region(&self, region: u32) {
-        let _changes = self.copies.changes();
-        self.copies.forget(region, 0, u64::MAX);
-        self.copies.set_region(region, None);
-        self.copies.disk().remove_region(region);
+        let copies = &*self.copies;
+        let _changes = copies.changes();
+        copies.client.forget_all(copies, &Pages { region, first: 0, count: u64::MAX });
+        copies.set_region(region, None);
+        copies.disk().remove_region(region);
     }
 
     fn store(&self, pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
-        let copies = &self.copies;
-        let _changes = copies.changes();
-        let meeting = copies.session().filter(|_| !copies.are_donors_slow());
-        let Some(meeting) = meeting else {
+        let _changes = self.copies.changes();
+        if self.copies.meeting().is_none() {
             // The first page that is stored has the thread look for donors.
             let _ = self.wake.try_send(());
-            for page in pages {
-                copies.forget(page.id.region, page.id.page, 1);
-            }
-            return copies.disk().store(pages);
-        };
-        for page in pages {
-            // What donors have is old from here on: the new version takes its place.
-            if let Some(versions) = copies.versions(page.id.region) {
-                versions.take(page.id.page);
-            }
         }
-        if !copies.spares_disk() {
-            let mut written = Ok(());
-            copies.put(&meeting, pages, 1, || written = copies.disk().store(pages));
-            if written.is_err() {
-                // The disk has an older version, or none: donors' copies count for nothing without it.
-                for page in pages {
-                    copies.forget(page.id.region, page.id.page, 1);
-                }
-            }
-            return written;
-        }
-        let stored = copies.put(&meeting, pages, 2, || {});
-        let rest = pages.iter().zip(stored).filter(|(_, stored)| !stored);
-        let rest: Vec<OutgoingPage<'_>> = rest.map(|(page, _)| *page).collect();
-        if rest.is_empty() { Ok(()) } else { copies.disk().store(&rest) }
+        self.copies.client.store(&*self.copies, &outgoing(pages))
     }
 
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
         if self.copies.is_in_child() {
             return self.copies.disk().fetch(pages);
         }
-        let is_lost = |page: &IncomingPage<'_>| self.copies.page(page.id) == PageWord::LOST;
-        if pages.iter().any(is_lost) {
-            return Err(GONE);
-        }
-        let came = self.copies.fetch(pages);
-        let mut rest: Vec<IncomingPage<'_>> = pages
-            .iter_mut()
-            .zip(came)
-            .filter(|(_, came)| !came)
-            .map(|(page, _)| IncomingPage { id: page.id, bytes: &mut *page.bytes })
-            .collect();
-        if rest.is_empty() { Ok(()) } else { self.copies.disk().fetch(&mut rest) }
+        let mut pages: Vec<_> = pages.iter_mut().map(|page| (page.id, &mut *page.bytes)).collect();
+        self.copies.client.fetch(&*self.copies, &mut pages)
     }
 
     fn fetch_other(&self, page: &mut IncomingPage<'_>, attempt: u32) -> Result<(), StoreError> {
-        let copies = &self.copies;
-        copies.note_missed();
-        let _looks = copies.looks();
-        let Some(versions) = copies.versions(page.id.region) else { return Err(StoreError::Corrupt(page.id)) };
-        loop {
-            let word = versions.page(page.id.page);
-            let known = word.known();
-            match word.elsewhere(attempt) {
-                Elsewhere::Donor => {
-                    known.into_iter().for_each(|known| versions.set(page.id.page, Known { place: None, ..known }));
-                    if copies.get(std::slice::from_mut(page), false) == [true] {
-                        return Ok(());
-                    }
-                }
-                Elsewhere::Disk => {
-                    if !copies.spares_disk() {
-                        copies.forget(page.id.region, page.id.page, 1);
-                    }
-                    return copies.disk().fetch(std::slice::from_mut(page));
-                }
-                Elsewhere::NextDonor if copies.get(std::slice::from_mut(page), true) == [true] => {
-                    let (id, bytes) = (page.id, &*page.bytes);
-                    copies.disk().store(&[OutgoingPage { id, bytes }])?;
-                    known.into_iter().for_each(|known| versions.set(id.page, Known { is_on_disk: true, ..known }));
-                    return Ok(());
-                }
-                Elsewhere::NextDonor | Elsewhere::Nowhere => return Err(StoreError::Corrupt(page.id)),
-            }
-        }
+        let _looks = self.copies.looks();
+        self.copies.client.fetch_other(&*self.copies, page.id, page.bytes, attempt)
     }
 
     fn holds(&self, id: PageId) -> bool {
-        self.copies.page(id).is_kept()
+        self.copies.client.holds(&*self.copies, id)
     }
 
     fn wants(&self, id: PageId) -> bool {
-        self.copies.wants(id)
+        !self.copies.is_in_child() && self.copies.client.wants(&*self.copies, id)
     }
 
     fn offer(&self, pages: &[OutgoingPage<'_>]) {
         let _changes = self.copies.changes();
-        self.copies.offer(pages);
+        self.copies.client.offer(&*self.copies, &outgoing(pages));
     }
 
     fn discard(&self, region: u32, first: u64, pages: u64) {
         let _changes = self.copies.changes();
-        self.copies.forget(region, first, pages);
+        self.copies.client.forget_all(&*self.copies, &Pages { region, first, count: pages });
         self.copies.disk().discard(region, first, pages);
     }
 
@@ -172,16 +111,7 @@ impl BackingStore for DonorStore {
     }
 
     fn seal(&self) -> Result<(), StoreError> {
-        let copies = &self.copies;
-        if let Some(meeting) = copies.session()
-            && copies.spares_disk()
-            && !copies.secure_all(&meeting)
-        {
-            return Err(StoreError::Other(
-                "pages that only donors have cannot be written to the disk, which a forked child reads: free space in its folder",
-            ));
-        }
-        copies.seal()
+        self.copies.seal()
     }
 
     fn of_child(&self) -> Result<Box<dyn BackingStore>, StoreError> {

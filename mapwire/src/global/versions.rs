@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mapwire_gms::{Known, PageWord};
+use mapwire_gms::PageWord;
 
 /// Pages whose versions are made room for together.
 const CHUNK: usize = 1 << 15;
@@ -25,136 +25,75 @@ impl Versions {
         Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), count }
     }
 
-    fn word(&self, page: u64) -> Option<&AtomicU64> {
+    fn find(&self, page: u64) -> Option<&AtomicU64> {
         self.chunks.get(page as usize / CHUNK)?.get()?.get(page as usize % CHUNK)
     }
 
-    pub(super) fn get(&self, page: u64) -> Option<Known> {
-        self.page(page).known()
+    pub(super) fn word(&self, page: u64) -> PageWord {
+        self.find(page).map_or(PageWord::NONE, |word| PageWord(word.load(Ordering::Acquire)))
     }
 
-    pub(super) fn page(&self, page: u64) -> PageWord {
-        self.word(page).map_or(PageWord::NONE, |word| PageWord(word.load(Ordering::Acquire)))
-    }
-
-    /// Changes what is known of a page, unless nothing was.
-    fn change(&self, page: u64, change: impl FnOnce(PageWord) -> PageWord) -> Option<Known> {
-        self.change_word(self.word(page)?, change)
-    }
-
-    fn change_word(&self, word: &AtomicU64, change: impl FnOnce(PageWord) -> PageWord) -> Option<Known> {
-        let before = PageWord(word.load(Ordering::Relaxed));
-        if before == PageWord::NONE {
-            return None;
-        }
-        let known = PageWord(word.swap(change(before).0, Ordering::AcqRel)).known()?;
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        Some(known)
-    }
-
-    /// Donors have a page no more, and the disk has what was read in its place.
-    pub(super) fn salvage(&self, page: u64) {
-        self.change(page, |_| PageWord::SALVAGED);
-    }
-
-    /// Donors have a page no more: what the disk has, if that is the same version, or nothing.
-    pub(super) fn lose(&self, page: u64) {
-        self.change(page, PageWord::without_donors);
-    }
-
-    pub(super) fn set(&self, page: u64, known: Known) {
+    /// Changes what is known of a page. One behind the end stays unknown.
+    pub(super) fn set(&self, page: u64, word: PageWord) {
         let made = || (0..CHUNK).map(|_| AtomicU64::new(0)).collect();
-        if let Some(chunk) = self.chunks.get(page as usize / CHUNK) {
-            let word = &chunk.get_or_init(made)[page as usize % CHUNK];
-            let is_new = PageWord(word.swap(PageWord::of(known).0, Ordering::AcqRel)).known().is_none();
-            self.count.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        let Some(chunk) = self.chunks.get(page as usize / CHUNK) else { return };
+        let of_page = &chunk.get_or_init(made)[page as usize % CHUNK];
+        let was_known = PageWord(of_page.swap(word.0, Ordering::AcqRel)).known().is_some();
+        match (was_known, word.known().is_some()) {
+            (false, true) => _ = self.count.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.count.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
         }
     }
 
-    /// Donors have nothing of the page that anybody wants; what they had.
-    pub(super) fn take(&self, page: u64) -> Option<Known> {
-        self.change(page, |_| PageWord::NONE)
-    }
-
-    /// Takes those of `pages` pages from `first` on.
-    pub(super) fn take_all(&self, first: u64, pages: u64, mut taken: impl FnMut(u64, Known)) {
-        let end = first.saturating_add(pages);
-        let mut page = first;
-        while page < end {
-            let chunk = page as usize / CHUNK;
-            match self.chunks.get(chunk) {
-                None => return,
-                Some(chunk_of) if chunk_of.get().is_none() => page = (chunk as u64 + 1) * CHUNK as u64,
-                Some(_) => {
-                    if let Some(known) = self.take(page) {
-                        taken(page, known);
-                    }
-                    page += 1;
-                }
-            }
-        }
-    }
-
-    /// All pages that donors have, with what they have.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u64, Known)> + '_ {
-        self.chunks.iter().enumerate().flat_map(|(at, chunk)| {
-            chunk.get().map_or(&[][..], |words| words).iter().enumerate().filter_map(move |(index, word)| {
-                let known = PageWord(word.load(Ordering::Acquire)).known()?;
-                Some(((at * CHUNK + index) as u64, known))
-            })
+    /// Pages from `first` on, `count` at most, of which something is known.
+    pub(super) fn known(&self, first: u64, count: u64) -> impl Iterator<Item = u64> + '_ {
+        let range = first as usize..first.saturating_add(count) as usize;
+        let chunks = range.start / CHUNK..range.end.div_ceil(CHUNK).min(self.chunks.len());
+        chunks.filter_map(|at| Some((at, self.chunks[at].get()?))).flat_map(move |(at, words)| {
+            let pages = range.start.max(at * CHUNK)..range.end.min((at + 1) * CHUNK);
+            let is_known = |page: &usize| words[page % CHUNK].load(Ordering::Acquire) != PageWord::NONE.0;
+            pages.filter(is_known).map(|page| page as u64)
         })
-    }
-
-    pub(super) fn clear(&self) {
-        for word in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            self.change_word(word, PageWord::without_donors);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use mapwire_gms::{MAX_VERSION, Place};
+    use mapwire_gms::{Known, MAX_VERSION, Place};
     use mapwire_wire::NodeId;
 
     use super::*;
 
     #[test]
-    fn versions_are_kept_for_the_pages_that_have_one_and_go_when_taken() {
+    fn a_word_is_kept_for_the_pages_of_which_something_is_known() {
         let count = Arc::<AtomicU64>::default();
         let versions = Versions::new(1 << 28, Arc::clone(&count));
         let len = || count.load(Ordering::Relaxed);
-        assert_eq!(versions.get(5), None);
+        let known = |first, count| versions.known(first, count).collect::<Vec<_>>();
+        assert_eq!(versions.word(5), PageWord::NONE);
         let (one, two) = (
-            Known { version: 1, is_on_disk: true, place: None },
-            Known { version: MAX_VERSION, is_on_disk: false, place: Some(Place { node: NodeId(255), frame: 7 }) },
+            PageWord::of(Known { version: 1, is_on_disk: true, place: None }),
+            PageWord::of(Known {
+                version: MAX_VERSION,
+                is_on_disk: false,
+                place: Some(Place { node: NodeId(255), frame: 7 }),
+            }),
         );
+        let last = (1 << 28) - 1;
         versions.set(5, one);
-        versions.set((1 << 28) - 1, two);
+        versions.set(last, two);
         // Behind the end: nothing.
         versions.set(1 << 28, one);
-        assert_eq!(versions.get(5), Some(one));
-        assert_eq!(versions.get(6), None);
-        assert_eq!(versions.all().collect::<Vec<_>>(), [(5, one), ((1 << 28) - 1, two)]);
-        versions.set(5, one);
+        assert_eq!((versions.word(5), versions.word(6), versions.word(1 << 28)), (one, PageWord::NONE, PageWord::NONE));
+        assert_eq!(known(0, u64::MAX), [5, last]);
+        assert_eq!((known(5, 1), known(6, u64::MAX), known(0, 5)), (vec![5], vec![last], vec![]));
+        versions.set(5, two);
         assert_eq!(len(), 2);
-        let mut taken = Vec::new();
-        versions.take_all(0, u64::MAX, |page, known| taken.push((page, known)));
-        assert_eq!(taken, [(5, one), ((1 << 28) - 1, two)]);
-        assert_eq!((versions.all().count(), len()), (0, 0));
-        versions.set(7, two);
-        versions.set(8, one);
-        versions.clear();
-        assert_eq!((versions.get(7), versions.get(8), len()), (None, None, 0));
-        assert!(versions.page(7) == PageWord::LOST && versions.page(8) == PageWord::NONE);
-        assert_eq!(versions.take(7), None);
-        assert_eq!(versions.page(7), PageWord::NONE);
-        versions.set(9, two);
-        versions.salvage(9);
-        assert_eq!(versions.page(9), PageWord::SALVAGED);
-        versions.clear();
-        assert_eq!((versions.page(9), len()), (PageWord::SALVAGED, 0));
-        assert_eq!(versions.take(9), None);
-        assert_eq!(versions.page(9), PageWord::NONE);
+        versions.set(5, PageWord::LOST);
+        assert_eq!((known(0, 6), len()), (vec![5], 1));
+        versions.set(5, PageWord::NONE);
+        versions.set(last, PageWord::SALVAGED);
+        assert_eq!((known(0, u64::MAX), len()), (vec![last], 0));
     }
 }

@@ -19,8 +19,6 @@ pub struct RpcConfig {
     pub area_bytes: u64,
     /// Bytes of the longest arguments or results that travel in a message to a rank of this host.
     pub inline_bytes: usize,
-    /// Bytes of short replies that are kept for each peer, which may [ask again](super::Pending::ask_again).
-    pub cache_bytes: usize,
     /// How long a call waits for its reply at most, and a connection for its peer; `None`: as long as `MAPWIRE_TIMEOUT` says (30 s).
     pub timeout: Option<Duration>,
 }
@@ -32,7 +30,6 @@ impl Default for RpcConfig {
             max_record_bytes: DEFAULT_MAX_RECORD_BYTES,
             area_bytes: 2 * DEFAULT_MAX_RECORD_BYTES,
             inline_bytes: 2048,
-            cache_bytes: 64 << 10,
             timeout: None,
         }
     }

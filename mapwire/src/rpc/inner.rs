@@ -73,12 +73,8 @@ impl Rpc {
         let longest = node.engine().lock().nic().max_message_bytes();
         let most = longest.saturating_sub(MOST_HEADER_BYTES);
         config.inline_bytes = config.inline_bytes.min(most);
-        let service = Service::new(Config {
-            max_record_bytes: config.max_record_bytes,
-            cache_bytes: config.cache_bytes,
-            session: now_ns(),
-            ..Config::default()
-        });
+        let service =
+            Service::new(Config { max_record_bytes: config.max_record_bytes, session: now_ns(), ..Config::default() });
         node.register_service(config.handler, service)?;
         let node = node.without_group();
         let timeout = config.timeout.unwrap_or(node.engine().timeout());
@@ -209,7 +205,9 @@ impl Inner {
                     if service.has_news() {
                         return Some(Step::Tend);
                     }
-                    self.deferred.may_go(service, |peer| self.ready_session(peer).is_some()).then_some(Step::Replies)
+                    self.deferred
+                        .may_go(service, |peer| self.loan(peer).is_some_and(|loan| loan.is_ready))
+                        .then_some(Step::Replies)
                 });
                 match looked {
                     None => Some(Err(Error::Closed)),

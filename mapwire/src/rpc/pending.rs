@@ -2,10 +2,9 @@
 
 use core::time::Duration;
 
-use mapwire_rpc::xdr::{Encoder, XdrError};
 use mapwire_rpc::{CallError, Refusal, Xid};
 
-use super::caller::{Caller, Then, ready};
+use super::caller::Caller;
 use super::error::Error;
 use super::record::Record;
 
@@ -60,28 +59,6 @@ impl<'a> Pending<'a> {
         let Some(outcome) = inner.call(|service| service.take_outcome(xid))? else { return Ok(None) };
         self.xid = None;
         self.caller.outcome(self.procedure, outcome).map(Some)
-    }
-
-    /// Sends the call once more, with the same arguments, which must be short enough for a message. The server does not carry it out twice:
-    /// it answers with the reply that it has kept, if it has.
-    ///
-    /// # Errors
-    /// As [`Caller::call`]; arguments that are too long.
-    pub fn ask_again(&self, encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>) -> Result<(), Error> {
-        self.caller.inner.node.check_process()?;
-        let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
-        let writer = self.caller.writer(self.procedure, None);
-        let (draft, placed) = ready(writer.encode(encode))?;
-        let peer = self.caller.pair.peer;
-        if let Some(placed) = placed {
-            self.caller.inner.call(|service| service.cancel(peer, placed.room))?;
-            let inner = &self.caller.inner;
-            return Err(
-                XdrError::Full { bytes: placed.bytes, limit: inner.inline_bytes(&self.caller.pair) as u64 }.into()
-            );
-        }
-        let mut draft = Some(draft);
-        self.caller.post(self.procedure, None, Then::GoOn, |service| service.again(xid, peer, &mut draft))
     }
 }
 

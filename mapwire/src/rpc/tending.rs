@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::imports::LocalImport;
-use mapwire_rpc::{Connection, Due, Offer};
+use mapwire_rpc::{Connection, Due, Loan, Offer, Standing};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{NodeId, Rights};
 
@@ -29,14 +29,12 @@ impl Inner {
         let mut patience = ASKING_AGAIN;
         loop {
             self.begin(peer)?;
-            let found = self.wait(Some(patience), |service| {
-                let connection = service.connection(peer);
-                if connection.is_gone {
-                    return Some(None);
-                }
-                let mine = connection.mine.filter(|_| connection.is_open)?;
-                (self.ready_session(peer) == Some(mine.session)).then_some(Some(mine.session))
-            })?;
+            let found =
+                self.wait(Some(patience), |service| match service.connection(peer).standing(self.loan(peer)) {
+                    Standing::Gone => Some(None),
+                    Standing::Ready(session) => Some(Some(session)),
+                    Standing::Absent | Standing::Begun => None,
+                })?;
             match found {
                 Some(None) => return Err(Error::Gone(rank)),
                 Some(Some(session)) => {
@@ -57,18 +55,17 @@ impl Inner {
         }
     }
 
-    /// The session of the present connection to a peer, if it is known what that lends. To be asked with the driver held, where no pair may
-    /// be dropped.
-    pub(super) fn ready_session(&self, peer: NodeId) -> Option<u64> {
+    /// What is lent to a peer. To be asked with the driver held, where no pair may be dropped.
+    pub(super) fn loan(&self, peer: NodeId) -> Option<Loan> {
         let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
-        pairs.get(&peer.0).filter(|pair| pair.is_ready()).map(|pair| pair.session)
+        pairs.get(&peer.0).map(|pair| Loan { session: pair.session, is_ready: pair.is_ready() })
     }
 
     /// Begins a connection unless there is one.
     fn begin(&self, peer: NodeId) -> Result<(), Error> {
         let tending = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = self.call(|service| service.connection(peer))?;
-        if connection.mine.is_none() && !connection.is_gone {
+        if connection.standing(None) == Standing::Absent {
             self.offer(peer)?;
         }
         drop(tending);

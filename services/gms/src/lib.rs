@@ -62,7 +62,10 @@ mod puts;
 mod requests;
 mod view;
 
-pub use client::{Elsewhere, Ended, Frames, Known, MAX_VERSION, PageWord, Stored};
+pub use client::{
+    Client, ClientConfig, Elsewhere, Ended, Frames, Known, Loss, MAX_VERSION, Member, PageWord, Stored, Surroundings,
+    Traffic,
+};
 pub use config::{Config, ConfigError, Error, FRAME_BYTES, GetPage, PutPage};
 pub use counters::Counters;
 pub use directory::{

@@ -9,12 +9,8 @@ pub struct Config {
     pub window: u32,
     /// Calls of a peer that threads may have in hand before the others wait.
     pub max_in_progress: usize,
-    /// Bytes of replies that are kept for each peer, which may ask again.
-    pub cache_bytes: usize,
     /// Calls of this node that may wait for their replies; at most [`MOST_IN_FLIGHT`].
     pub max_in_flight: usize,
-    /// Answers hellos itself, with no memory for records: where nobody stands behind the service that could supply it.
-    pub welcomes: bool,
     /// The first session; each is one higher.
     pub session: u64,
 }
@@ -31,9 +27,7 @@ impl Default for Config {
             max_record_bytes: DEFAULT_MAX_RECORD_BYTES,
             window: 256,
             max_in_progress: 1024,
-            cache_bytes: 64 << 10,
             max_in_flight: 1024,
-            welcomes: false,
             session: 1,
         }
     }

@@ -13,8 +13,6 @@ pub struct Counters {
     pub calls_refused: u64,
     /// Replies that this node gave.
     pub replies_sent: u64,
-    /// Calls that came again and were not carried out again.
-    pub repeated_calls: u64,
     /// Records of connections that are over: dropped.
     pub stray_records: u64,
     /// Messages that no peer sends that keeps to the protocol.

@@ -203,11 +203,6 @@ pub(crate) fn patch(message: &mut [u8], progress: Progress) {
     message[8..16].copy_from_slice(&progress.released.unwrap_or(NOTHING).to_le_bytes());
 }
 
-/// Whether the body of a record lies in the receiver's memory.
-pub(crate) fn is_stored(message: &[u8]) -> bool {
-    message.get(1).is_some_and(|flags| flags & STORED != 0)
-}
-
 /// A record about to be sent: its header is written, and its body goes behind that or into the peer's memory.
 #[derive(Debug)]
 pub struct Draft {

@@ -8,8 +8,7 @@
 //! RFC 5531 §11, which is for streams of bytes, is not needed.
 //!
 //! What it relies on: messages between two nodes arrive once, unchanged and in order; a body is in place before its message. What it
-//! promises: a call ends with its own reply, or with a [`CallError`]; a call is carried out at most once, also if it comes again
-//! ([`Rpc::again`]); peers whose calls wait take turns; a peer that does not keep to the protocol can take a bounded amount of memory, and
+//! promises: a call ends with its own reply, or with a [`CallError`]; a call is carried out at most once; peers whose calls wait take turns; a peer that does not keep to the protocol can take a bounded amount of memory, and
 //! harms nobody else.
 //!
 //! Limits: a call whose connection ends may have been carried out or not; nobody can tell. Flavours of authentication are NONE and SYS.
@@ -18,7 +17,6 @@
 
 extern crate alloc;
 
-mod answers;
 mod area;
 mod auth;
 mod calls;
@@ -37,4 +35,4 @@ pub use counters::Counters;
 pub use envelope::{Draft, ENVELOPE_BYTES, Offer, Placed, Room};
 pub use message::{CallHeader, RPC_VERSION, ReplyStatus};
 pub use outcome::{Body, CallError, Incoming, Lent, Outcome, Refusal, RequestId, Xid};
-pub use rpc::{Connection, Due, Rpc};
+pub use rpc::{Connection, Due, Loan, Rpc, Standing};

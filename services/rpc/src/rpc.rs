@@ -1,6 +1,5 @@
 //! The calls of a node, in both roles.
 
-mod again;
 mod connection;
 mod incoming;
 mod outgoing;
@@ -8,7 +7,7 @@ mod peer;
 mod sending;
 mod service;
 
-pub use connection::{Connection, Due};
+pub use connection::{Connection, Due, Loan, Standing};
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -16,7 +15,6 @@ use alloc::vec::Vec;
 
 use mapwire_wire::NodeId;
 
-use crate::answers::Answers;
 use crate::area::Area;
 use crate::auth::PeerCredentials;
 use crate::calls::Calls;
@@ -60,8 +58,8 @@ struct Message {
     moves: Option<Stored>,
     /// Progress is written into it.
     is_record: bool,
-    /// It answers this call, and is kept.
-    keeps: Option<u32>,
+    /// It answers a call that the peer may have in hand here.
+    is_reply: bool,
 }
 
 /// A peer, as far as it has to do with calls.
@@ -96,8 +94,9 @@ struct Peer {
     calls: VecDeque<Box<Incoming>>,
     /// Waits in the queue of those whose calls can be taken.
     is_ready: bool,
-    answers: Answers,
-    /// Calls that were taken and wait for their replies.
+    /// Calls that came and have no reply: few, as the peer has a window, and the server a limit.
+    in_hand: Vec<u32>,
+    /// Calls that were taken, whose replies have not left.
     in_progress: usize,
     /// Where records lie here that are not given back, and how long they are.
     lent: BTreeMap<u64, u64>,
@@ -251,7 +250,7 @@ impl Rpc {
         if let Some((to, message)) = &mut self.sending
             && *to == node
         {
-            message.keeps = None;
+            message.is_reply = false;
         }
         if let Some(peer) = self.peer_mut(node) {
             peer.reset();

@@ -73,7 +73,6 @@ impl Attack {
         let config = Config {
             window: *pick(random, &[1, 2, 7, 256]),
             max_in_progress: *pick(random, &[1, 3, 1024]),
-            cache_bytes: *pick(random, &[0, 300, 1 << 16]),
             max_record_bytes: 2048,
             ..Config::default()
         };
@@ -105,9 +104,8 @@ impl Attack {
             }
             7..9 => self.take(node),
             9..11 => self.reply(random),
-            11 => self.repeat(random),
-            12 if random.chance(10) => self.end(node, random),
-            12 => self.look(),
+            11..=12 if random.chance(5) => self.end(node, random),
+            11..=12 => self.look(),
             13 => self.call_by_hostile(random),
             _ => self.attack(random),
         }
@@ -161,20 +159,6 @@ impl Attack {
         self.network.gather();
     }
 
-    fn repeat(&mut self, random: &mut Random) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let which = random.below(self.waiting.len() as u64) as usize;
-        let (&(from, xid), call) = self.waiting.iter().nth(which).expect("one of them");
-        let to = NodeId(1 - from);
-        let body = call.body.clone();
-        let may = self.network.node(from).may_begin(to).is_ok();
-        if may && body.len() <= network::INLINE && self.network.node(from).is_waiting(xid, to) {
-            self.network.again(xid, from, 1 - from, &body);
-        }
-    }
-
     /// The connection of the two ends.
     fn end(&mut self, node: u16, random: &mut Random) {
         self.ended += 1;
@@ -200,9 +184,6 @@ impl Attack {
                     assert_eq!(self.carried_out.get(&call.token), Some(&1));
                 }
                 Err(CallError::Closed | CallError::Lost) => assert!(self.ended > 0),
-                // A repetition came when the reply was out of the cache, and its answer overtook nothing: the reply was lost with a
-                // connection.
-                Err(CallError::SystemError) => assert!(self.ended > 0),
                 Err(other) => panic!("{other}"),
             }
         }

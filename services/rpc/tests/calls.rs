@@ -53,41 +53,20 @@ fn replies_in_another_order_go_to_their_own_calls() {
 }
 
 #[test]
-fn a_call_that_comes_again_is_answered_again_and_carried_out_once() {
+fn a_call_that_a_broken_peer_sends_twice_is_two_calls_and_each_is_answered_once() {
     let mut network = two();
-    let xid = network.begin(0, 1, b"once", false).unwrap();
-    network.settle();
-    let (call, _) = network.next(1).expect("a call");
-    // While it is in hand the repetition is dropped.
-    network.again(xid, 0, 1, b"once");
-    network.settle();
-    assert!(network.next(1).is_none());
-    network.reply(1, &call, b"done", false).unwrap();
-    // The reply is under way when it is asked for again.
-    network.again(xid, 0, 1, b"once");
-    network.settle();
-    assert!(network.next(1).is_none());
-    assert_eq!(network.outcome(0, 1, xid), Some(Ok(b"done".to_vec())));
-    assert_eq!(network.node(1).counters().repeated_calls, 2);
-    assert_eq!(network.node(0).counters().late_replies, 1);
-}
-
-#[test]
-fn a_repeated_call_whose_reply_is_not_kept_ends_as_an_error_and_is_not_carried_out_again() {
-    let mut network = Network::new(2, Config { cache_bytes: 0, ..Config::default() });
-    network.connect(0, 1);
-    let xid = network.begin(0, 1, b"once", false).unwrap();
-    network.settle();
-    let (call, _) = network.next(1).expect("a call");
-    network.again(xid, 0, 1, b"once");
+    network.begin(0, 1, b"twice", false).unwrap();
     network.gather();
-    network.reply(1, &call, b"done", false).unwrap();
-    // The repetition comes when the reply is out, and out of the cache.
+    let sent = network.under_way.get_mut(&(0, 1)).unwrap();
+    let record = sent.back().unwrap().clone();
+    sent.push_back(record);
     network.settle();
-    assert!(network.next(1).is_none());
-    assert_eq!(network.node(1).counters().calls_refused, 1);
-    assert_eq!(network.node(0).counters().late_replies, 1);
-    assert_eq!(network.outcome(0, 1, xid), Some(Ok(b"done".to_vec())));
+    let calls: Vec<_> = std::iter::from_fn(|| network.next(1)).collect();
+    assert_eq!(calls.len(), 2);
+    for (call, arguments) in &calls {
+        network.reply(1, call, arguments, false).unwrap();
+    }
+    assert!(matches!(network.reply(1, &calls[0].0, b"", false), Err(Refusal::NotAwaited(_))));
 }
 
 #[test]

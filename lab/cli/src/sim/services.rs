@@ -83,7 +83,6 @@ impl Shown for RpcScenario {
             "max_payload_bytes": self.drawn.cluster.max_payload_bytes,
             "window": config.window,
             "max_in_progress": config.max_in_progress,
-            "cache_bytes": config.cache_bytes,
             "one_way_percent": self.one_way_percent,
             "close_percent": self.close_percent,
             "timeout_ns": self.timeout_ns,
@@ -97,11 +96,11 @@ impl Shown for RpcScenario {
     }
 
     fn tell(&self, outcome: &Outcome<RpcSeen>) -> String {
-        let RpcSeen { answered, timed_out, late, ended, repeated, one_way, crashed, .. } = outcome.seen;
+        let RpcSeen { answered, timed_out, late, ended, one_way, crashed, .. } = outcome.seen;
         let packets = outcome.packets;
         format!(
             "{answered} calls answered, {timed_out} timed out, {ended} ended with their connection, {one_way} without an answer\n\
-             {repeated} asked again, {late} late replies; {crashed} nodes died or began anew; {packets} packets"
+             {late} late replies; {crashed} nodes died or began anew; {packets} packets"
         )
     }
 }

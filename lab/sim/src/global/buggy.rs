@@ -1,8 +1,8 @@
-//! A global memory that breaks its protocol in one way, to show that the checks find it.
+//! A global memory that breaks its protocol in one way, to show that the checks find it, or that lies about the pages that it stores.
 
 use std::collections::VecDeque;
 
-use mapwire_gms::{Gms, Message};
+use mapwire_gms::{Gms, Message, Refusal};
 use mapwire_vmmc::service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
@@ -20,7 +20,9 @@ struct Sending {
 #[derive(Debug)]
 pub(crate) struct Buggy {
     gms: Gms,
-    bug: Canary,
+    bug: Option<Canary>,
+    /// Every second page that is asked for counts as an older version, and every second that is put as refused.
+    lies: Option<bool>,
     waiting: VecDeque<Sending>,
     sending: Option<Sending>,
     /// Pages that are stored by now, as the bug has it: word of it that comes is not due any more.
@@ -29,8 +31,8 @@ pub(crate) struct Buggy {
 }
 
 impl Buggy {
-    pub(crate) fn new(gms: Gms, bug: Canary) -> Self {
-        Self { gms, bug, waiting: VecDeque::new(), sending: None, landed: Vec::new(), now_ns: 0 }
+    pub(crate) fn new(gms: Gms, bug: Option<Canary>) -> Self {
+        Self { gms, bug, lies: None, waiting: VecDeque::new(), sending: None, landed: Vec::new(), now_ns: 0 }
     }
 
     pub(crate) fn gms(&self) -> &Gms {
@@ -39,6 +41,28 @@ impl Buggy {
 
     pub(crate) fn gms_mut(&mut self) -> &mut Gms {
         &mut self.gms
+    }
+
+    pub(crate) fn begin_lies(&mut self) {
+        self.lies = Some(true);
+    }
+
+    /// What it says in place of a message.
+    fn lie(&mut self, to: NodeId, said: Message) -> Message {
+        let Some(lies) = &mut self.lies else { return said };
+        let lie = match said {
+            Message::Page { sequence, mut page } => {
+                page.version = page.version.saturating_sub(1);
+                Message::Page { sequence, page }
+            }
+            // One that moves from another donor would be lost there.
+            Message::Stored { sequence, grant } if to.0 == 0 => {
+                Message::Refused { sequence, why: Refusal::NoFrame, grant }
+            }
+            _ => return said,
+        };
+        *lies = !*lies;
+        if *lies { lie } else { said }
     }
 
     /// Takes what the node has to send.
@@ -50,20 +74,24 @@ impl Buggy {
                     Action::Store { to, region, at, message } => (to, Some((region, at)), message),
                     Action::Protect { .. } => continue,
                 };
-                let message = message.to_vec();
+                let mut message = message.to_vec();
                 let said = Message::parse(&message).ok();
-                if self.bug == Canary::LostRemove && matches!(said, Some(Message::Remove { .. })) {
+                if let Some(said) = said.filter(|_| self.lies.is_some()) {
+                    message.clear();
+                    self.lie(to.node, said).encode(&mut message);
+                }
+                if self.bug == Some(Canary::LostRemove) && matches!(said, Some(Message::Remove { .. })) {
                     continue;
                 }
                 self.waiting.push_back(Sending { to, store, message });
                 match (self.bug, said) {
-                    (Canary::EarlyReported, Some(Message::Map { version, .. })) => {
+                    (Some(Canary::EarlyReported), Some(Message::Map { version, .. })) => {
                         let mut message = Vec::new();
                         Message::Reported { version, free: 0 }.encode(&mut message);
                         let store = None;
                         self.waiting.push_back(Sending { to, store, message });
                     }
-                    (Canary::EarlyLanded, Some(Message::Page { sequence, .. })) => {
+                    (Some(Canary::EarlyLanded), Some(Message::Page { sequence, .. })) => {
                         self.landed.push((to, sequence));
                     }
                     _ => {}
@@ -82,7 +110,7 @@ impl Buggy {
 impl Service for Buggy {
     fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         self.now_ns = now_ns;
-        if self.bug == Canary::EarlyLanded && matches!(Message::parse(message), Ok(Message::Landed { .. })) {
+        if self.bug == Some(Canary::EarlyLanded) && matches!(Message::parse(message), Ok(Message::Landed { .. })) {
             return Ok(());
         }
         self.gms.handle_message(now_ns, from, message)

@@ -4,11 +4,13 @@
 //! donate frames and die.
 
 mod buggy;
+mod donors;
 mod program;
 mod running;
 mod scenario;
 mod seen;
 
+pub use donors::{DonorSeen, DonorShape};
 pub use scenario::{GlobalScenario, GlobalShape};
 pub use seen::Seen;
 

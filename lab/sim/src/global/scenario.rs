@@ -8,6 +8,7 @@ use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;
+use super::donors::{self, DonorShape};
 use super::running::{Call, EVENTS_A_CALL, Ending};
 use super::seen::Seen;
 use super::{FRAMES_ADDRESS, GLOBAL, OWN_FRAMES, PROCESS, Program, Programs};
@@ -53,6 +54,8 @@ pub struct GlobalScenario {
     pub calls: u32,
     /// Pages are stores of the network interfaces; otherwise each node has mapped the memory of the others.
     pub stores_by_nic: bool,
+    /// A client of donors in place of programs that use global memory in all its parts.
+    pub donors: Option<DonorShape>,
 }
 
 impl Workload for GlobalScenario {
@@ -62,7 +65,14 @@ impl Workload for GlobalScenario {
         let mut random = Random::new(seed);
         let by_canary = wanted.canary.and_then(Canary::of_cluster);
         let lossy = wanted.lossy.or(by_canary.and_then(Canary::is_lossy));
-        let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
+        // Apart, so that seeds draw all else as they always did.
+        let mut apart = Random::new(!seed);
+        let is_drawn = apart.chance(50);
+        let is_of_donors = wanted.canary.map_or(is_drawn, Canary::is_of_client);
+        let mut cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
+        if is_of_donors && wanted.nodes.is_none() {
+            cluster.nodes = *apart.pick(&[2, 3, 3, 3, 4, 5]);
+        }
         let (nodes, is_lossy) = (cluster.nodes, cluster.delivery != Delivery::Lossless);
         let shape = GlobalShape {
             nodes,
@@ -80,10 +90,13 @@ impl Workload for GlobalScenario {
         let calls = random.spread(100, 2_000) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let between_ns = random.spread(1_000, 40_000);
-        let rules = Drawn::bears(&wanted.rules, is_lossy, stores_by_nic, &["restart", "forge"]);
+        // Donors die by steps of the program.
+        let not: &[&str] = if is_of_donors { &["restart", "forge", "crash"] } else { &["restart", "forge"] };
+        let rules = Drawn::bears(&wanted.rules, is_lossy, stores_by_nic, not);
         let heal_ns = (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS);
         let drawn = Drawn { seed, cluster, rules, heal_ns, canary: wanted.canary, random };
-        Ok(Self { drawn, shape, calls, stores_by_nic })
+        let donors = is_of_donors.then(|| DonorShape::draw(apart, nodes, wanted.calls));
+        Ok(Self { drawn, shape, calls, stores_by_nic, donors })
     }
 
     fn drawn(&self) -> &Drawn {
@@ -91,12 +104,15 @@ impl Workload for GlobalScenario {
     }
 
     fn calls(&self) -> usize {
-        self.calls as usize
+        self.donors.map_or(self.calls, |shape| shape.steps) as usize
     }
 
     fn run_some(&self, part: Part<'_>) -> Result<Outcome<Seen>, RunError> {
         let (shape, heal_ns) = (self.shape, self.drawn.heal_ns);
         check_size("nodes", shape.nodes.into(), NODES)?;
+        if let Some(shape) = self.donors {
+            return donors::run(self, shape, part);
+        }
         let (mut cluster, mut random) = self.begin(part)?;
         let end_ns = heal_ns + heal_ns / AFTER_HEALING;
         let call = |_| Call {
@@ -152,7 +168,7 @@ impl GlobalScenario {
                 ..Config::new(node, members, frames, shape.pool_frames)
             })?;
             let service: Box<dyn Service> = match self.drawn.canary {
-                Some(bug) if bug.is_of_global_memory() => Box::new(Buggy::new(gms, bug)),
+                Some(bug) if bug.is_of_global_memory() => Box::new(Buggy::new(gms, Some(bug))),
                 _ => Box::new(gms),
             };
             cluster.parts(node).0.register(PROCESS, GLOBAL, service)?;
@@ -208,6 +224,9 @@ impl fmt::Display for GlobalScenario {
             "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk, {moves_percent} % of the calls join or leave",
             self.calls
         )?;
+        if let Some(donors) = self.donors {
+            write!(f, "{donors}")?;
+        }
         self.drawn.print_end(f)
     }
 }

@@ -1,26 +1,27 @@
 //! Programs that call each other's procedures, and what is checked of it: a call is carried out at most once, whatever is lost, repeated or
-//! late, also if its caller asks again; it ends with its own reply, or with an error that something explains; every call ends; and no reply comes more often than it was asked
-//! for.
+//! late; it ends with its own reply, or with an error that something explains; every call ends; replies that nobody waits for are those of calls that
+//! ended before; and who calls a server that lives is connected to it. Connections are made as on real computers
+//! ([`mapwire_rpc::Connection`]).
 
 mod running;
 mod scenario;
-mod watched;
+mod tending;
 
 pub use scenario::RpcScenario;
 
 use std::collections::BTreeMap;
 
 use mapwire_node::Told;
-use mapwire_rpc::{Config, Incoming, Rpc, Xid};
+use mapwire_rpc::{Config, Incoming, Loan, Rpc, Xid};
 use mapwire_wire::{HandlerId, NodeId, ProcessId};
 
+use crate::canary::Canary;
 use crate::checks::restarts::Restarts;
 use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::counted;
 use crate::random::Random;
 use crate::run::RunError;
 use running::Call;
-use watched::Watched;
 
 /// The handler id of calls.
 const RPC: HandlerId = HandlerId(32);
@@ -33,8 +34,6 @@ counted! { RpcSeen {
     timed_out = TimedOut: "Calls whose deadline came first.";
     late = LateReply: "Replies that came after that.";
     ended = Ended: "Calls that ended with their connection.";
-    repeated = Repeated: "Calls that were sent again.";
-    replied_again = RepeatedReply: "Replies that came again.";
     stray = Stray: "Records of sessions that were over.";
     one_way = OneWay: "Calls without an answer that were carried out.";
     crashed: "Nodes that died or started anew.";
@@ -59,13 +58,19 @@ struct Programs {
     held: BTreeMap<u32, (NodeId, Box<Incoming>, Vec<u8>)>,
     next_event: u32,
     /// A bug of all nodes.
-    mixes_up: bool,
+    canary: Option<Canary>,
+    /// What each node has lent each other.
+    loans: BTreeMap<(NodeId, NodeId), Loan>,
+    /// When each node said hello to each other last.
+    greeted_ns: BTreeMap<(NodeId, NodeId), u64>,
+    /// Imports of what peers lend, by the number of the event at their end.
+    imports: Vec<(NodeId, NodeId, u64)>,
+    /// When a connection may have ended last.
+    ended_ns: u64,
     /// Of 100 calls, those before which the caller ends its connection.
     close_percent: u64,
     /// Connections that were ended so.
     closed: u64,
-    /// How often the reply to each call, by caller and number, is still owed; and that it has come.
-    owed: BTreeMap<(NodeId, u32), (u32, bool)>,
     /// How often each call was carried out.
     carried_out: BTreeMap<u32, u32>,
     dead: Vec<bool>,
@@ -95,23 +100,9 @@ impl Programs {
     fn call<R>(&mut self, cluster: &mut Cluster, node: NodeId, call: impl FnOnce(&mut Rpc, u64) -> R) -> Option<R> {
         let clock_ns = cluster.clock_ns(node);
         let (parts, _) = cluster.parts(node);
-        let done = parts.call(PROCESS, RPC, |watched: &mut Watched| call(&mut watched.rpc, clock_ns));
+        let done = parts.call(PROCESS, RPC, |rpc: &mut Rpc| call(rpc, clock_ns));
         cluster.settle(node, self);
         done
-    }
-
-    /// A reply has come to a call: as often as that was sent, at most.
-    fn check_reply(&mut self, now_ns: u64, key: (NodeId, u32), from: NodeId) {
-        match self.owed.get_mut(&key) {
-            Some((times, has_come)) if *times > 0 => {
-                *times -= 1;
-                self.seen.replied_again += u64::from(core::mem::replace(has_come, true));
-            }
-            _ => {
-                let text = format!("{from} answers {key:?} more often than it was asked");
-                self.unexplained(now_ns, text);
-            }
-        }
     }
 
     /// Puts the service into a node.
@@ -124,8 +115,7 @@ impl Programs {
         });
         rpc.register(PROGRAM, VERSION);
         let (parts, _) = cluster.parts(node);
-        let watched = Watched::new(rpc, self.mixes_up);
-        parts.register(PROCESS, RPC, Box::new(watched))?;
+        parts.register(PROCESS, RPC, Box::new(rpc))?;
         Ok(())
     }
 }
@@ -146,15 +136,18 @@ impl Observer for Programs {
         }
     }
 
-    fn crashed(&mut self, _now_ns: u64, node: NodeId) {
+    fn crashed(&mut self, now_ns: u64, node: NodeId) {
         self.seen.crashed += 1;
+        self.ended_ns = now_ns;
+        self.loans.retain(|(of, _), _| *of != node);
         self.dead[usize::from(node.0)] = true;
         // Its program is gone, and so is what it waited for and had in hand.
         self.waiting.retain(|(caller, _), _| *caller != node);
         self.held.retain(|_, (server, ..)| *server != node);
     }
 
-    fn restarted(&mut self, _now_ns: u64, node: NodeId) {
+    fn restarted(&mut self, now_ns: u64, node: NodeId) {
+        self.ended_ns = now_ns;
         self.dead[usize::from(node.0)] = false;
         self.anew.push(node);
         self.restarts.happen(node);

@@ -1,10 +1,10 @@
 //! How a run goes: calls, answers after a while, and then rest.
 
-use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refusal, ReplyStatus, Rpc, Xid};
+use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refusal, ReplyStatus, Rpc, Standing, Xid};
 use mapwire_wire::NodeId;
 
-use super::watched::Watched;
 use super::{PROCESS, PROGRAM, Programs, RPC, RpcSeen, VERSION, Waiting, body_of, key, token_of};
+use crate::canary::Canary;
 use crate::checks::liveness;
 use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::Coverage;
@@ -12,7 +12,7 @@ use crate::coverage::Coverage;
 /// A call that finds no connection, or no window, is made so much later.
 const AGAIN_NS: u64 = 40_000;
 /// How often it tries: its server may be dead.
-const TRIES: u32 = 500;
+pub(super) const TRIES: u32 = 500;
 /// Events of a run at most, for each call.
 pub(super) const EVENTS_A_CALL: u64 = 20_000;
 
@@ -25,13 +25,15 @@ pub(super) struct Call {
     pub(super) timeout_ns: u64,
     pub(super) is_one_way: bool,
     pub(super) tries: u32,
+    /// When it found no connection first, since it had one.
+    pub(super) apart_since_ns: Option<u64>,
 }
 
 /// What an event of a program is.
 const CALL: u32 = 0;
 const ANSWER: u32 = 1;
-const REPEAT: u32 = 2;
-const KINDS: u32 = 3;
+pub(super) const IMPORTED: u32 = 2;
+pub(super) const KINDS: u32 = 3;
 
 pub(super) const fn event_of_call(number: u32) -> u32 {
     number * KINDS + CALL
@@ -53,7 +55,7 @@ impl crate::run::Programs for Programs {
         match event % KINDS {
             CALL => self.make(cluster, event),
             ANSWER => self.answer(cluster, event),
-            _ => self.repeat(cluster, event),
+            _ => self.import(event / KINDS),
         }
         false
     }
@@ -66,11 +68,15 @@ impl crate::run::Programs for Programs {
         }
         for node in self.all() {
             while self.is_alive(node)
-                && let Some((call, replies)) = self.call_if(cluster, node, Watched::has_news, Watched::take_news)
+                && let Some(peer) = self.call_if(cluster, node, Rpc::has_news, Rpc::take_news)
             {
-                for (from, xid) in replies {
-                    self.check_reply(cluster.now_ns(), (node, xid), from);
+                if let Some(peer) = peer {
+                    self.tend(cluster, node, peer);
                 }
+            }
+            while self.is_alive(node)
+                && let Some(call) = self.call_if(cluster, node, Rpc::has_calls, Rpc::next_call)
+            {
                 if let Some(call) = call {
                     self.take(cluster, node, call);
                 }
@@ -79,8 +85,8 @@ impl crate::run::Programs for Programs {
         let over: Vec<_> = self.waiting.keys().copied().collect();
         for (node, xid) in over {
             let to = self.waiting[&(node, xid)].to;
-            let is_over = |watched: &Watched| !watched.rpc.is_waiting(Xid(xid), to);
-            let outcome = self.call_if(cluster, node, is_over, |watched| watched.rpc.take_outcome(Xid(xid)));
+            let is_over = |rpc: &Rpc| !rpc.is_waiting(Xid(xid), to);
+            let outcome = self.call_if(cluster, node, is_over, |rpc| rpc.take_outcome(Xid(xid)));
             if let Some(Some(outcome)) = outcome {
                 self.hear(cluster, (node, xid), outcome);
             }
@@ -94,10 +100,15 @@ impl crate::run::Programs for Programs {
             self.violated(cluster.now_ns(), liveness::still_waits(at, text));
         }
         for node in self.all() {
-            let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
-            let counters = service.map(|watched| *watched.rpc.counters()).unwrap_or_default();
+            let service: Option<&Rpc> = cluster.node(node).service(PROCESS, RPC);
+            let counters = service.map(|rpc| *rpc.counters()).unwrap_or_default();
             self.seen.late += counters.late_replies;
             self.seen.stray += counters.stray_records;
+        }
+        if self.seen.late > self.seen.timed_out {
+            let text =
+                format!("{} replies came to calls that had ended, and {} had", self.seen.late, self.seen.timed_out);
+            self.unexplained(cluster.now_ns(), text);
         }
     }
 }
@@ -110,11 +121,18 @@ impl Programs {
             return;
         }
         call.tries += 1;
-        let Call { node, to, bytes, timeout_ns, is_one_way, tries } = *call;
+        let Call { node, to, bytes, timeout_ns, is_one_way, tries, .. } = *call;
         let may_close = tries == 1 && self.close_percent > 0;
         if may_close && self.random.chance(self.close_percent) {
             self.closed += 1;
+            self.ended_ns = cluster.now_ns();
             self.call(cluster, node, |rpc, _| rpc.close(to));
+        }
+        match self.connect(cluster, node, to) {
+            Standing::Ready(_) => {}
+            // A server that has started anew may call first.
+            Standing::Gone => return self.try_later(cluster, event, tries),
+            Standing::Absent | Standing::Begun => return self.connect_later(cluster, event),
         }
         let body = body_of(token, bytes);
         let sent = body.clone();
@@ -125,52 +143,29 @@ impl Programs {
                 let deadline_ns = cluster.clock_ns(node) + timeout_ns;
                 let waiting = Waiting { token, to, deadline_ns, body };
                 self.waiting.insert(key(node, xid), waiting);
-                self.owed.insert(key(node, xid), (1, false));
-                if self.random.chance(30) {
-                    let after_ns = self.random.below(timeout_ns);
-                    cluster.schedule(cluster.now_ns() + after_ns, token * KINDS + REPEAT);
-                }
             }
-            Some(Err(Refusal::NotOpen(_))) => {
-                self.call(cluster, node, |rpc, _| {
-                    let session = rpc.new_session();
-                    rpc.connect(to, session, 0);
-                });
-                self.try_later(cluster, event, tries);
-            }
-            Some(Err(Refusal::NoWindow(_) | Refusal::TooMany(_))) | None => {
+            Some(Err(Refusal::NotOpen(_) | Refusal::NoWindow(_) | Refusal::TooMany(_))) | None => {
                 self.try_later(cluster, event, tries);
             }
             Some(Err(other)) => self.unexplained(cluster.now_ns(), format!("call {token}: {other}")),
         }
     }
 
-    fn try_later(&mut self, cluster: &mut Cluster, event: u32, tries: u32) {
+    pub(super) fn try_later(&mut self, cluster: &mut Cluster, event: u32, tries: u32) {
         if tries < TRIES {
             let after_ns = 1 + self.random.below(AGAIN_NS * u64::from(tries));
             cluster.schedule(cluster.now_ns() + after_ns, event);
         }
     }
 
-    /// A caller asks once more.
-    fn repeat(&mut self, cluster: &mut Cluster, event: u32) {
-        let token = event / KINDS;
-        let waiting = self.waiting.iter();
-        let found = waiting
-            .filter(|(_, waiting)| waiting.token == token)
-            .map(|(&(node, xid), waiting)| (node, Xid(xid), waiting.to, waiting.body.clone()))
-            .next();
-        let Some((node, xid, to, body)) = found else { return };
-        let asked = self.call(cluster, node, |rpc, _| rpc.again(xid, to, &mut Some(draft(&body))));
-        if asked == Some(Ok(())) {
-            self.seen.repeated += 1;
-            self.owed.entry(key(node, xid)).or_default().0 += 1;
-        }
-    }
-
     /// A server answers a call that it had in hand.
     fn answer(&mut self, cluster: &mut Cluster, event: u32) {
-        let Some((node, call, body)) = self.held.remove(&event) else { return };
+        let Some((node, call, mut body)) = self.held.remove(&event) else { return };
+        if self.canary == Some(Canary::OtherReply)
+            && let Some((.., other)) = self.held.values().next()
+        {
+            body.clone_from(other);
+        }
         let replied = self.call(cluster, node, |rpc, _| {
             let mut draft = Draft::reply(call.id.xid, ReplyStatus::Success, Vec::new());
             draft.body().extend_from_slice(&body);
@@ -189,10 +184,10 @@ impl Programs {
         &mut self,
         cluster: &mut Cluster,
         node: NodeId,
-        look: impl Fn(&Watched) -> bool,
-        call: impl FnOnce(&mut Watched) -> R,
+        look: impl Fn(&Rpc) -> bool,
+        call: impl FnOnce(&mut Rpc) -> R,
     ) -> Option<R> {
-        let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
+        let service: Option<&Rpc> = cluster.node(node).service(PROCESS, RPC);
         if !service.is_some_and(look) {
             return None;
         }
@@ -254,10 +249,6 @@ impl Programs {
                 self.seen.timed_out += 1;
             }
             Err(CallError::Gone | CallError::Closed) if self.has_ended() => {
-                self.seen.ended += 1;
-            }
-            // Its reply was out of the cache when it came again, and the answer to that came first; or its server has started anew.
-            Err(CallError::SystemError) if self.seen.repeated > 0 && times == 1 => {
                 self.seen.ended += 1;
             }
             Err(error) => self.unexplained(now_ns, format!("call {token} ended without cause: {error}")),

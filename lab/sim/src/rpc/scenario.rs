@@ -46,8 +46,6 @@ impl Workload for RpcScenario {
         let config = Config {
             window: *random.pick(&[1, 4, 256]),
             max_in_progress: *random.pick(&[1, 8, 1024]),
-            cache_bytes: *random.pick(&[0, 1 << 10, 1 << 16]),
-            welcomes: true,
             ..Config::default()
         };
         let calls = random.spread(100, 1_500) as u32;
@@ -81,7 +79,8 @@ impl Workload for RpcScenario {
             nodes,
             config: self.config,
             next_event: self.calls,
-            mixes_up: canary == Some(Canary::OtherReply),
+            canary,
+            ended_ns: heal_ns,
             close_percent: self.close_percent,
             dead: vec![false; nodes.into()],
             random: Random::new(random.next()),
@@ -107,6 +106,7 @@ impl Workload for RpcScenario {
                 timeout_ns: random.within(self.timeout_ns / 10, self.timeout_ns),
                 is_one_way: random.chance(self.one_way_percent),
                 tries: 0,
+                apart_since_ns: None,
             });
         }
         let most_events = EVENTS_A_CALL * (u64::from(self.calls) + 50);
@@ -126,11 +126,7 @@ impl fmt::Display for RpcScenario {
             "  {} calls, {} % without an answer, {} % after the end of a connection, timeouts up to {} ns",
             self.calls, self.one_way_percent, self.close_percent, self.timeout_ns
         )?;
-        writeln!(
-            f,
-            "  a window of {} calls, {} of a caller in hand at once, {} B of replies kept",
-            config.window, config.max_in_progress, config.cache_bytes
-        )?;
+        writeln!(f, "  a window of {} calls, {} of a caller in hand at once", config.window, config.max_in_progress)?;
         self.drawn.print_end(f)
     }
 }

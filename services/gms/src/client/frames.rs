@@ -39,7 +39,8 @@ enum Use {
     Abandoned,
 }
 
-/// The frames of a client. The number of the frame that an operation uses is its tag.
+/// The frames of a client: the lower half for pages that are put, the upper for those that are got. The number of the frame that an operation
+/// uses is its tag.
 #[derive(Debug)]
 pub struct Frames(Vec<Use>);
 
@@ -48,6 +49,18 @@ impl Frames {
     #[must_use]
     pub fn new(count: u32) -> Self {
         Self(vec![Use::Free; count as usize])
+    }
+
+    /// Those for pages that are put.
+    #[must_use]
+    pub fn for_puts(&self) -> Range<u32> {
+        0..self.0.len() as u32 / 2
+    }
+
+    /// Those for pages that are got.
+    #[must_use]
+    pub fn for_gets(&self) -> Range<u32> {
+        self.0.len() as u32 / 2..self.0.len() as u32
     }
 
     /// Takes up to `most` free frames of a range.

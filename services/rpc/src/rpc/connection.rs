@@ -26,7 +26,42 @@ pub enum Due {
     Import(Offer),
 }
 
+/// Memory that the host of a node has lent a peer in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loan {
+    /// The session.
+    pub session: u64,
+    /// It is known what the peer lends in turn.
+    pub is_ready: bool,
+}
+
+/// How a connection stands for who wants to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The peer is gone.
+    Gone,
+    /// There is none: lend the peer memory, and [connect](crate::Rpc::connect).
+    Absent,
+    /// It is being made: wait, and now and then say [hello](crate::Rpc::hello) again. A peer that has not opened its end hears nothing.
+    Begun,
+    /// Calls may pass in this session.
+    Ready(u64),
+}
+
 impl Connection {
+    /// How it stands, with what is lent to the peer.
+    #[must_use]
+    pub fn standing(&self, loan: Option<Loan>) -> Standing {
+        match (self.mine, loan) {
+            _ if self.is_gone => Standing::Gone,
+            (None, _) => Standing::Absent,
+            (Some(mine), Some(Loan { session, is_ready: true })) if self.is_open && mine.session == session => {
+                Standing::Ready(session)
+            }
+            _ => Standing::Begun,
+        }
+    }
+
     /// Whether memory that was lent in a session still serves.
     #[must_use]
     pub fn is_of(&self, session: u64) -> bool {
@@ -63,5 +98,11 @@ mod tests {
         let open = Connection { theirs: Some(offer(7)), is_open: true, ..asked };
         assert_eq!(open.due(Some(false)), Due::Import(offer(7)));
         assert_eq!((open.due(Some(true)), open.due(None)), (Due::Nothing, Due::Nothing));
+        let loan = |session, is_ready| Some(Loan { session, is_ready });
+        assert_eq!((none.standing(None), greeted.standing(None)), (Standing::Absent, Standing::Absent));
+        assert_eq!((asked.standing(loan(3, true)), open.standing(loan(3, false))), (Standing::Begun, Standing::Begun));
+        assert_eq!((open.standing(loan(2, true)), open.standing(None)), (Standing::Begun, Standing::Begun));
+        assert_eq!(open.standing(loan(3, true)), Standing::Ready(3));
+        assert_eq!(Connection { is_gone: true, ..open }.standing(loan(3, true)), Standing::Gone);
     }
 }

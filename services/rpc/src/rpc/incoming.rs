@@ -67,7 +67,7 @@ impl Rpc {
     pub fn is_awaited(&self, id: &RequestId) -> Result<(), Refusal> {
         let peer = self.peer(id.peer);
         let is_awaited = peer.is_some_and(|peer| {
-            peer.mine.is_some_and(|mine| mine.session == id.session) && peer.answers.is_in_hand(id.xid)
+            peer.mine.is_some_and(|mine| mine.session == id.session) && peer.in_hand.contains(&id.xid)
         });
         if is_awaited { Ok(()) } else { Err(Refusal::NotAwaited(id.xid)) }
     }
@@ -83,7 +83,12 @@ impl Rpc {
             return awaited;
         }
         self.counters.replies_sent += 1;
-        self.post_record(id.peer, draft, placed, Some(id.xid));
+        if let Some(peer) = self.peer_mut(id.peer)
+            && let Some(at) = peer.in_hand.iter().position(|&xid| xid == id.xid)
+        {
+            peer.in_hand.swap_remove(at);
+        }
+        self.post_record(id.peer, draft, placed, true);
         Ok(())
     }
 }

@@ -108,7 +108,7 @@ impl Rpc {
             if is_one_way {
                 draft.set_one_way();
             }
-            self.post_record(to, draft, placed, None);
+            self.post_record(to, draft, placed, false);
         }
     }
 

@@ -31,11 +31,11 @@ impl Rpc {
     }
 
     pub(super) fn post(&mut self, to: NodeId, bytes: Vec<u8>) {
-        let message = Message { bytes, moves: None, is_record: false, keeps: None };
+        let message = Message { bytes, moves: None, is_record: false, is_reply: false };
         self.outbox.push_back((to, message));
     }
 
-    pub(super) fn post_record(&mut self, to: NodeId, mut draft: Draft, placed: Option<Placed>, keeps: Option<u32>) {
+    pub(super) fn post_record(&mut self, to: NodeId, mut draft: Draft, placed: Option<Placed>, is_reply: bool) {
         let Some(peer) = self.peer_mut(to) else { return };
         let stored = placed.map(|placed| Stored { at: placed.room.at, bytes: placed.bytes.min(placed.room.bytes) });
         if let Some(stored) = stored {
@@ -50,7 +50,7 @@ impl Rpc {
             },
             moves: stored.filter(|_| placed.is_some_and(|placed| placed.moves)),
             is_record: true,
-            keeps,
+            is_reply,
         };
         self.outbox.push_back((to, message));
     }
@@ -96,7 +96,7 @@ impl Rpc {
                         bytes: envelope::release(peer.their_session(), peer.tell()),
                         moves: None,
                         is_record: false,
-                        keeps: None,
+                        is_reply: false,
                     };
                     return Some((node, message));
                 }
@@ -107,27 +107,15 @@ impl Rpc {
         }
     }
 
-    /// What was sent is kept or its memory used again.
+    /// The memory of what was sent is used again.
     fn end_sending(&mut self) {
         let Some((to, message)) = self.sending.take() else { return };
-        let limit = self.config.cache_bytes;
-        let (mut bytes, mut left) = (message.bytes, None);
-        if let Some(xid) = message.keeps
+        if message.is_reply
             && let Some(peer) = self.peer_mut(to)
         {
             peer.in_progress = peer.in_progress.saturating_sub(1);
-            if envelope::is_stored(&bytes) {
-                // What it names is the peer's to use again.
-                bytes.clear();
-                left = peer.answers.keep(xid, Vec::new(), limit);
-            } else {
-                left = peer.answers.keep(xid, core::mem::take(&mut bytes), limit);
-            }
             self.note_ready(to);
         }
-        self.recycle(bytes);
-        if let Some(left) = left {
-            self.recycle(left);
-        }
+        self.recycle(message.bytes);
     }
 }

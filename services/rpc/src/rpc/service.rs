@@ -9,8 +9,7 @@ use alloc::boxed::Box;
 use mapwire_vmmc::service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
-use super::{Due, Rpc};
-use crate::answers::Known;
+use super::Rpc;
 use crate::envelope::{self, Draft, Envelope, Offer, Stored, tag_of};
 use crate::message::{self, CallHeader, Header, ReplyStatus};
 use crate::outcome::{Body, CallError, Incoming, Lent, RequestId};
@@ -132,9 +131,6 @@ impl Rpc {
         peer.is_gone = false;
         if let Some(mine) = peer.mine {
             self.send_welcome(from, mine, offer);
-        } else if self.config.welcomes && self.connection(from).due(None) == Due::Connect {
-            let session = self.new_session();
-            self.connect(from, session, 0);
         } else {
             self.note_news(from);
         }
@@ -232,7 +228,7 @@ impl Rpc {
         self.drop_call(record);
         if !record.is_one_way {
             let draft = Draft::reply(xid, status, self.take_spare());
-            self.post_record(record.from, draft, None, None);
+            self.post_record(record.from, draft, None, false);
         }
     }
 
@@ -249,31 +245,12 @@ impl Rpc {
             self.refuse(record, xid, ReplyStatus::AuthError(problem));
             return;
         }
-        let Some(peer) = self.peer(record.from) else { return };
-        match peer.answers.look_up(xid) {
-            Known::New => {}
-            Known::InHand => {
-                self.counters.repeated_calls += 1;
-                self.drop_call(record);
-                return;
-            }
-            Known::Answered(reply) => {
-                let reply = reply.to_vec();
-                self.counters.repeated_calls += 1;
-                self.drop_call(record);
-                self.post_again(record.from, reply);
-                return;
-            }
-            Known::Forgotten => {
-                self.counters.repeated_calls += 1;
-                self.refuse(record, xid, ReplyStatus::SystemError);
-                return;
-            }
-        }
         let body = self.body(record, rest);
         self.counters.calls_taken += 1;
         let Some(peer) = self.peer_mut(record.from) else { return };
-        peer.answers.begin(xid, record.is_one_way);
+        if !record.is_one_way {
+            peer.in_hand.push(xid);
+        }
         // It is handed on more than once.
         peer.calls.push_back(Box::new(Incoming {
             id: RequestId { peer: record.from, session: record.session, xid, is_one_way: record.is_one_way },

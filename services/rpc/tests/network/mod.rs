@@ -160,13 +160,6 @@ impl Network {
         self.node(from).one_way(NodeId(to), &mut Some(draft), placed)
     }
 
-    pub(crate) fn again(&mut self, xid: Xid, from: u16, to: u16, body: &[u8]) {
-        let mut draft = self.draft(from, 1);
-        draft.body().extend_from_slice(body);
-        let again = self.node(from).again(xid, NodeId(to), &mut Some(draft));
-        again.expect("it waits");
-    }
-
     /// Reads a body, and gives its memory back.
     pub(crate) fn read(&mut self, at: u16, from: u16, body: Body) -> Vec<u8> {
         match body {
