@@ -95,7 +95,9 @@ pub fn check(root: &Path, file: &str, markdown: &str) -> std::io::Result<Vec<Vio
         }
         let name = text.trim_matches('`');
         let is_code = text.starts_with('`') && !name.contains('/') && target.ends_with(".rs");
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        // The file of a folder has the folder's name.
+        let module = if path.ends_with("mod.rs") { path.parent() } else { None };
+        let stem = module.unwrap_or(&path).file_stem().unwrap_or_default().to_string_lossy();
         if is_code && !has_name(&std::fs::read_to_string(&path)?, &stem, name) {
             found.push(Violation::NotThere { file: file.to_owned(), name: name.to_owned(), target });
         }

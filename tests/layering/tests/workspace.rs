@@ -61,6 +61,19 @@ fn every_file_of_tests_is_in_a_program_of_tests() {
 }
 
 #[test]
+fn a_module_with_parts_is_the_mod_file_of_their_folder() {
+    let files = files();
+    assert!(files.iter().any(|(name, _)| name.ends_with("/mod.rs")));
+    let beside: Vec<_> = files
+        .iter()
+        .filter_map(|(name, _)| Some((name, name.strip_suffix(".rs")?)))
+        .filter(|(_, folder)| folder.contains("/src/") && root().join(folder).is_dir())
+        .map(|(name, folder)| format!("{name}: move it to {folder}/mod.rs"))
+        .collect();
+    assert!(beside.is_empty(), "{}", beside.join("\n"));
+}
+
+#[test]
 fn every_crate_uses_only_what_stands_above_it() {
     assert_none(&order::check(&crates()));
 }
