@@ -3,10 +3,12 @@
 use core::fmt;
 
 use mapwire_nic::link::{LINK_WINDOW, LinkConfig};
-use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind};
+use mapwire_seal::{Destination, Opened};
+use mapwire_wire::link::{LINK_HEADER_BYTES, LinkHeader, LinkKind};
 use mapwire_wire::{HEADER_BYTES, NodeId};
 use zerocopy::IntoBytes;
 
+use super::sealing::fill;
 use super::{Cluster, ClusterConfig, Event, Observer};
 use crate::canary::Canary;
 use crate::checks::room;
@@ -149,6 +151,104 @@ impl Cluster {
         }
     }
 
+    /// Opens a datagram that has come. False if it is not one of a link, or not genuine.
+    pub(super) fn open(&mut self, packet: u32, observer: &mut impl Observer) -> bool {
+        let slot = &mut self.packets[packet as usize];
+        let (sender, to) = (slot.from, slot.to);
+        let host = &mut self.hosts[usize::from(to.0)];
+        let (clock_ns, random) = (host.clock.shows(self.now_ns), &mut self.random);
+        let Some(wrap) = host.wrap.as_mut().filter(|_| sender != to) else { return true };
+        let [low, high] = sender.0.to_le_bytes();
+        let mut entropy = |bytes: &mut [u8]| fill(random, bytes);
+        let address = [low, high, slot.path];
+        let opened = (wrap.0).handle(clock_ns, &address, &mut slot.payload, &mut entropy);
+        wrap.introduce(&self.keys);
+        match opened {
+            Opened::Data { from, bytes } => {
+                slot.payload.truncate(bytes.end);
+                slot.payload.drain(..bytes.start);
+                if self.config.delivery.is_sealed() && (slot.is_damaged || from != sender) {
+                    let damaged = if slot.is_damaged { "a damaged" } else { "a" };
+                    let text =
+                        format!("{to} opens {damaged} datagram of {sender} as one of {from}, though they are sealed");
+                    observer.broke(self.now_ns, "sealing", text);
+                }
+                true
+            }
+            // What has no cookie is rejected, and answered with one.
+            Opened::Handled | Opened::Rejected(_) => {
+                self.settle(to, observer);
+                false
+            }
+        }
+    }
+
+    /// Sends what handshakes of a node have to send. Whether there was anything.
+    pub(super) fn transmit_handshakes(&mut self, number: NodeId) -> bool {
+        let Delivery::Lossy { paths, .. } = self.config.delivery else { return false };
+        let mut sent = false;
+        loop {
+            let host = &mut self.hosts[usize::from(number.0)];
+            let (clock_ns, random) = (host.clock.shows(self.now_ns), &mut self.random);
+            let mut entropy = |bytes: &mut [u8]| fill(random, bytes);
+            let wrap = host.wrap.as_mut();
+            let next = wrap.and_then(|wrap| wrap.0.poll_transmit(clock_ns, &mut entropy));
+            let Some(transmit) = next else { return sent };
+            sent = true;
+            // All paths, as between machines, unless it answers what came by one.
+            let (to, by) = match transmit.to() {
+                Destination::Node(node) => (node, 0..paths),
+                Destination::Address(address) => match *address.as_bytes() {
+                    [low, high, path] => (NodeId(u16::from_le_bytes([low, high])), path..path.saturating_add(1)),
+                    _ => continue,
+                },
+            };
+            if to.0 >= self.config.nodes {
+                continue;
+            }
+            for path in by {
+                let index = Self::slot(&mut self.packets, &mut self.free_packets);
+                let slot = &mut self.packets[index as usize];
+                (slot.from, slot.to, slot.form) = (number, to, Form::Datagram);
+                slot.payload.extend(transmit.bytes());
+                self.cast(index, path, false);
+            }
+        }
+    }
+
+    /// Sends a datagram of a link with `unacked` packets under way once more, as that of the first packet for which the receiver
+    /// surely has no place: it comes behind what was sent before, and before what follows.
+    pub(super) fn cast_ahead(
+        &mut self,
+        (from, to): (NodeId, NodeId),
+        header: LinkHeader,
+        unacked: u32,
+        mut payload: Vec<u8>,
+    ) {
+        let host = &mut self.hosts[usize::from(from.0)];
+        let (clock_ns, out_ns) = (host.clock.shows(self.now_ns), host.port_free_ns);
+        let (Some(wrap), Some(number)) = (&mut host.wrap, host.forges) else { return };
+        let is_within = u32::from(self.canary == Some(Canary::WideWindow));
+        let ahead = LINK_WINDOW + unacked - is_within;
+        let sequence = header.sequence.wrapping_add(ahead);
+        let header = LinkHeader { sequence, ..header }.emit();
+        payload[wrap.0.front_bytes()..][..header.len()].copy_from_slice(&header);
+        if !wrap.seal(clock_ns, to, &mut payload, &self.keys) {
+            return;
+        }
+        self.fired[number as usize] += 1;
+        self.coverage.note(Condition::ForgedAhead);
+        let index = Self::slot(&mut self.packets, &mut self.free_packets);
+        let slot = &mut self.packets[index as usize];
+        (slot.from, slot.to, slot.form) = (from, to, Form::Datagram);
+        slot.payload = payload;
+        let latency_ns = self.config.link.latency_ns;
+        let link = self.link(from, to);
+        link.queued += 1;
+        link.last_arrival_ns = link.last_arrival_ns.max(out_ns + latency_ns);
+        let arrival_ns = link.last_arrival_ns;
+        self.agenda.enter(arrival_ns, Event::Arrive(index));
+    }
     /// What the first self of `from` has sent to greet `to` comes again: a question, so that `to` asks as well, and an answer to a
     /// question that is over, before the present self can answer.
     fn greet_again(&mut self, from: NodeId, to: NodeId) {

@@ -2,14 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mapwire_nic::link::LINK_WINDOW;
-use mapwire_wire::link::LinkHeader;
 use mapwire_wire::{ExportId, FetchId, Flags, Header, Key, Kind, NodeId, Repr, SIGNAL_TRAILER_BYTES, Signal};
-
-use super::{Cluster, Event};
-use crate::canary::Canary;
-use crate::coverage::Condition;
-use crate::hardware::packets::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgery {
@@ -36,11 +29,11 @@ pub(crate) struct Awaited {
 #[derive(Debug, Default)]
 pub(crate) struct Forgeries {
     /// By sender, receiver, and the offset that its firmware writes, which nothing but these packets has.
-    packets: BTreeMap<(NodeId, NodeId, u64), Forgery>,
+    pub(super) packets: BTreeMap<(NodeId, NodeId, u64), Forgery>,
     /// Some node forges, or has forged.
     pub(super) is_on: bool,
     /// The last fetch of each pair, by who asks and who is asked.
-    awaited: BTreeMap<(NodeId, NodeId), Awaited>,
+    pub(super) awaited: BTreeMap<(NodeId, NodeId), Awaited>,
 }
 
 impl Forgeries {
@@ -104,59 +97,5 @@ impl Forgery {
         {
             *trailer = Signal { offset, ..signal }.to_bytes();
         }
-    }
-}
-
-impl Cluster {
-    /// Whether programs of a node forge packets now.
-    pub fn is_forging(&self, node: NodeId) -> bool {
-        self.hosts[usize::from(node.0)].forges.is_some()
-    }
-
-    /// A fetch that `by` has asked `of` for and that is not answered yet, as `of` sees it.
-    pub(crate) fn awaited(&self, by: NodeId, of: NodeId) -> Option<Awaited> {
-        self.forgeries.awaited.get(&(by, of)).copied()
-    }
-
-    /// Has the packets of `from` to `to` that its firmware sends to `offset` of an export forged.
-    pub fn forge(&mut self, from: NodeId, to: NodeId, offset: u64, forgery: Forgery) {
-        if let Some(number) = self.hosts[usize::from(from.0)].forges {
-            self.fired[number as usize] += 1;
-        }
-        self.forgeries.packets.insert((from, to, offset), forgery);
-    }
-
-    /// Sends a datagram of a link with `unacked` packets under way once more, as that of the first packet for which the receiver
-    /// surely has no place: it comes behind what was sent before, and before what follows.
-    pub(super) fn cast_ahead(
-        &mut self,
-        (from, to): (NodeId, NodeId),
-        header: LinkHeader,
-        unacked: u32,
-        mut payload: Vec<u8>,
-    ) {
-        let host = &mut self.hosts[usize::from(from.0)];
-        let (clock_ns, out_ns) = (host.clock.shows(self.now_ns), host.port_free_ns);
-        let (Some(wrap), Some(number)) = (&mut host.wrap, host.forges) else { return };
-        let is_within = u32::from(self.canary == Some(Canary::WideWindow));
-        let ahead = LINK_WINDOW + unacked - is_within;
-        let sequence = header.sequence.wrapping_add(ahead);
-        let header = LinkHeader { sequence, ..header }.emit();
-        payload[wrap.0.front_bytes()..][..header.len()].copy_from_slice(&header);
-        if !wrap.seal(clock_ns, to, &mut payload, &self.keys) {
-            return;
-        }
-        self.fired[number as usize] += 1;
-        self.coverage.note(Condition::ForgedAhead);
-        let index = Self::slot(&mut self.packets, &mut self.free_packets);
-        let slot = &mut self.packets[index as usize];
-        (slot.from, slot.to, slot.form) = (from, to, Form::Datagram);
-        slot.payload = payload;
-        let latency_ns = self.config.link.latency_ns;
-        let link = self.link(from, to);
-        link.queued += 1;
-        link.last_arrival_ns = link.last_arrival_ns.max(out_ns + latency_ns);
-        let arrival_ns = link.last_arrival_ns;
-        self.agenda.enter(arrival_ns, Event::Arrive(index));
     }
 }

@@ -31,7 +31,7 @@ use crate::hardware::node::{self, Command, Commands, ComputerError, check_size};
 use crate::hardware::packets::Packet;
 use crate::random::Random;
 use crate::rules::Fault;
-use forging::Forgeries;
+use forging::{Awaited, Forgeries};
 use host::{Clock, Host};
 use link::Link;
 use sealing::Wrap;
@@ -213,7 +213,7 @@ impl Cluster {
         Ok(Self {
             now_ns: 0,
             hosts,
-            keys: sealing::keys(&config),
+            keys: sealing::keys(if config.delivery.is_sealed() { config.nodes } else { 0 }),
             incarnations: vec![0; count],
             links: vec![Link::default(); count * count],
             agenda: Agenda::new(),
@@ -255,7 +255,10 @@ impl Cluster {
         let node = node::node(nic, &config.design, (config.processes, config.words), config.pin_rules)?;
         let mut commands = Vec::new();
         commands.resize_with(usize::from(config.processes), Commands::default);
-        let wrap = Wrap::new(config, number, random);
+        let wrap = match config.delivery {
+            Delivery::Lossless => None,
+            Delivery::Lossy { is_sealed, .. } => Some(Wrap::new(is_sealed, config.nodes, number, random)),
+        };
         Ok(Host {
             wrap,
             node,
@@ -397,6 +400,24 @@ impl Cluster {
             Event::Program(number) => return Step::Program(number),
         }
         Step::Inside
+    }
+
+    /// Whether programs of a node forge packets now.
+    pub fn is_forging(&self, node: NodeId) -> bool {
+        self.hosts[usize::from(node.0)].forges.is_some()
+    }
+
+    /// A fetch that `by` has asked `of` for and that is not answered yet, as `of` sees it.
+    pub(crate) fn awaited(&self, by: NodeId, of: NodeId) -> Option<Awaited> {
+        self.forgeries.awaited.get(&(by, of)).copied()
+    }
+
+    /// Has the packets of `from` to `to` that its firmware sends to `offset` of an export forged.
+    pub fn forge(&mut self, from: NodeId, to: NodeId, offset: u64, forgery: Forgery) {
+        if let Some(number) = self.hosts[usize::from(from.0)].forges {
+            self.fired[number as usize] += 1;
+        }
+        self.forgeries.packets.insert((from, to, offset), forgery);
     }
 
     fn link(&mut self, from: NodeId, to: NodeId) -> &mut Link {
