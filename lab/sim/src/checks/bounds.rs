@@ -2,7 +2,7 @@
 
 use mapwire_wire::{Endpoint, ExportId, Key, Rights};
 
-use super::importers::Allowed;
+use super::allowed::Allowed;
 use super::{Violation, violation};
 use crate::hardware::memory::FIRST_ADDRESS;
 

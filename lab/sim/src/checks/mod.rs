@@ -14,6 +14,7 @@
 //! | [`restarts`] | who is told that a peer has started anew is told so once for each time that it has |
 //! | [`room`] | no network interface takes more memory than it has, and a node at rest holds what its programs hold and nothing else |
 
+pub mod allowed;
 pub mod atomics;
 pub mod bounds;
 pub mod completions;

@@ -9,12 +9,12 @@ use mapwire_wire::{
 
 use super::{Call, Callers, Deed, Held, Program, keeps_place, place_of_buffer, place_of_export};
 use crate::canary::Canary;
+use crate::checks::allowed::Allowed;
 use crate::checks::atomics::Adds;
 use crate::checks::bounds::{Instance, LANE_DATA, SLOTS, STATIC_BYTES, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::{Sent, differs, pattern};
 use crate::checks::forgery::Kind;
-use crate::checks::importers::Allowed;
 use crate::cluster::{Cluster, Observer};
 use crate::coverage::Condition;
 use crate::random::Random;

@@ -228,7 +228,7 @@ impl Callers {
                     instance.is_granted
                         && !instance.importers.includes(me, None)
                         && instance.rights.contains(form.rights())
-                        && matches!(instance.importers, crate::checks::importers::Allowed::Nodes(_))
+                        && matches!(instance.importers, crate::checks::allowed::Allowed::Nodes(_))
                 });
                 pick(numbers(strange), random)?
             }

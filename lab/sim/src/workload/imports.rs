@@ -6,9 +6,10 @@ use mapwire_wire::{Key, NodeId, Refusal, Rights};
 
 use super::{Callers, Held, Program};
 use crate::canary::Canary;
+use crate::checks::allowed::Allowed;
 use crate::checks::bounds::{Instance, LANES, SLOTS};
 use crate::checks::forgery::{Forged, Kind};
-use crate::checks::importers::{self, Allowed, Asked};
+use crate::checks::importers::{self, Asked};
 use crate::cluster::{Cluster, Observer};
 use crate::coverage::Condition;
 use crate::random::Random;
