@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::checks::bounds::{LANE_DATA, STATIC_BYTES};
 use crate::cluster::MOST_NODES;
 use crate::random::{Random, mix};
-use crate::workload::{Call, Deed};
+use crate::workload::deed::{Call, Deed};
 
 /// Bytes of a lane of an export.
 pub(crate) const LANE_BYTES: u64 = 12_288;

@@ -3,31 +3,15 @@
 use mapwire_node::ExportRequest;
 use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, Key, MappedPart, Rights};
+use mapwire_wire::{Key, MappedPart, Rights};
 
-use super::Callers;
+use super::{Callers, Mapped};
 use crate::checks::bounds::MAPPED_ADDRESS;
 use crate::cluster::{Cluster, Observer};
 use crate::random::Random;
 
 /// Pages before the part, of the part, and behind it, at most.
 const MOST_PAGES: u64 = 12;
-
-/// An export that importers may map in part. Nobody imports it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mapped {
-    id: ExportId,
-    length: u64,
-    part: MappedPart,
-}
-
-impl Mapped {
-    /// What is pinned of it, by address and length.
-    pub(super) fn pinned(&self) -> [(u64, u64); 2] {
-        let end = self.part.offset + self.part.bytes;
-        [(MAPPED_ADDRESS, self.part.offset), (MAPPED_ADDRESS + end, self.length - end)]
-    }
-}
 
 impl Callers {
     /// A program exports memory that may be mapped in part, or takes it back.

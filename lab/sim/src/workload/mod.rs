@@ -1,6 +1,7 @@
 //! Programs that make all calls of VMMC, and what they know: an oracle apart from the nodes under test.
 
 mod calls;
+pub(crate) mod deed;
 mod hostile;
 mod imports;
 mod mapped;
@@ -12,10 +13,11 @@ use std::rc::Rc;
 use mapwire_node::Node;
 use mapwire_translation::{AnyDesign, PageRange};
 use mapwire_vmmc::{Grant, RequestId};
-use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId, Rights};
+use mapwire_wire::{Endpoint, ExportId, ImportId, MappedPart, NodeId, ProcessId, Rights};
 
 use crate::checks::bounds::{
-    Instance, LANES, LANES_OFFSET, SLOTS, STATIC_BYTES, Spot, WORD_OFFSET, buffer_address, find, slot_address,
+    Instance, LANES, LANES_OFFSET, MAPPED_ADDRESS, SLOTS, STATIC_BYTES, Spot, WORD_OFFSET, buffer_address, find,
+    slot_address,
 };
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
@@ -27,7 +29,8 @@ use crate::checks::{pins, room};
 use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::run::Programs;
-use mapped::Mapped;
+
+pub use deed::{Call, Deed};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkloadConfig {
@@ -47,37 +50,6 @@ pub struct WorkloadConfig {
     pub keeps_holds: bool,
 }
 
-/// One call of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
-    pub at_ns: u64,
-    /// The process, counted over all nodes.
-    pub process: u32,
-    /// Draws what it is and how it goes.
-    pub seed: u64,
-    /// What it is, if that is not drawn.
-    pub deed: Option<Deed>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    Export,
-    /// Import one of a neighbour.
-    Import,
-    /// Send so many bytes of memory that begins so far behind the start of a page.
-    Send {
-        length: u64,
-        /// Bytes behind the start of a page, a multiple of 8.
-        shift: u64,
-    },
-    /// Fetch so many bytes to memory that begins so far behind the start of a page.
-    Fetch {
-        length: u64,
-        /// Bytes behind the start of a page, a multiple of 8.
-        shift: u64,
-    },
-}
-
 /// An import that a program holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -86,6 +58,22 @@ struct Held {
     grant: Grant,
     /// Its export is known to be revoked or gone.
     is_dead: bool,
+}
+
+/// An export that importers may map in part. Nobody imports it.
+#[derive(Clone, Copy, Debug)]
+struct Mapped {
+    id: ExportId,
+    length: u64,
+    part: MappedPart,
+}
+
+impl Mapped {
+    /// What is pinned of it, by address and length.
+    fn pinned(&self) -> [(u64, u64); 2] {
+        let end = self.part.offset + self.part.bytes;
+        [(MAPPED_ADDRESS, self.part.offset), (MAPPED_ADDRESS + end, self.length - end)]
+    }
 }
 
 #[derive(Debug)]
