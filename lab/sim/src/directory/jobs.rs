@@ -4,13 +4,37 @@ use std::collections::VecDeque;
 
 use mapwire_gms::{CheckPoints, ENTRY_BYTES, Message, Operation, RowSize, Scanned};
 
-use super::Placement;
 use super::nic::{Code, Job, Step};
 use crate::hardware::wires::Flight;
 use crate::hardware::{Cost, Profile, Ps};
 
 /// Bytes of a getpage's request as the protocol encodes it: what the time to take a message in was measured with.
 const REQUEST_BYTES: u64 = 41;
+
+/// Where directory operations are carried out, and where the table lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// On hosts, by interrupts: GMS.
+    Host,
+    /// On NICs, the table in host memory: GMS-NP(HM).
+    NicHostMemory,
+    /// On NICs, the table in NIC memory: GMS-NP(NM).
+    NicMemory,
+}
+
+impl Placement {
+    /// In the papers' order.
+    pub const ALL: [Self; 3] = [Self::Host, Self::NicHostMemory, Self::NicMemory];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "GMS",
+            Self::NicHostMemory => "GMS-NP(HM)",
+            Self::NicMemory => "GMS-NP(NM)",
+        }
+    }
+}
 
 /// Makes jobs for the NICs of one machine.
 #[derive(Debug)]

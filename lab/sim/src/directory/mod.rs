@@ -23,34 +23,9 @@ use crate::hardware::{Agenda, Profile, Ps, Timeline};
 use host::Host;
 use jobs::Jobs;
 use nic::Nic;
-use run::Event;
 
 pub use host::{Call, HostLoad};
-
-/// Where directory operations are carried out, and where the table lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Placement {
-    /// On hosts, by interrupts: GMS.
-    Host,
-    /// On NICs, the table in host memory: GMS-NP(HM).
-    NicHostMemory,
-    /// On NICs, the table in NIC memory: GMS-NP(NM).
-    NicMemory,
-}
-
-impl Placement {
-    /// In the papers' order.
-    pub const ALL: [Self; 3] = [Self::Host, Self::NicHostMemory, Self::NicMemory];
-
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Host => "GMS",
-            Self::NicHostMemory => "GMS-NP(HM)",
-            Self::NicMemory => "GMS-NP(NM)",
-        }
-    }
-}
+pub use jobs::Placement;
 
 /// What a machine is like, besides its costs.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +88,21 @@ impl std::ops::Sub for Load {
             interrupts: self.interrupts - earlier.interrupts,
         }
     }
+}
+
+/// Something that happens at a node.
+#[derive(Debug)]
+enum Event {
+    /// The NIC's processor ends a step of this plan.
+    Nic { node: usize, plan: u64 },
+    /// The host ends a phase.
+    Host { node: usize },
+    /// A transfer begins or ends.
+    Dma { node: usize, is_wire: bool, begins: bool },
+    /// A message is there, or its head if a page follows.
+    Arrive(Flight),
+    /// The program makes a call.
+    Ask { node: usize, name: PageName, call: Call },
 }
 
 #[derive(Debug)]

@@ -1,27 +1,12 @@
 //! Time passes: what NICs and hosts do at each event.
 
-use mapwire_gms::{PageName, Scanned};
+use mapwire_gms::Scanned;
 
-use super::host::{Call, HostJob, Phase};
+use super::host::{HostJob, Phase};
 use super::nic::{Job, Step, Transfer};
-use super::{Machine, MachineError, Placement, Told, refused};
+use super::{Event, Machine, MachineError, Placement, Told, refused};
 use crate::hardware::wires::Flight;
 use crate::hardware::{Cost, Lane, Ps};
-
-/// Something that happens at a node.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// The NIC's processor ends a step of this plan.
-    Nic { node: usize, plan: u64 },
-    /// The host ends a phase.
-    Host { node: usize },
-    /// A transfer begins or ends.
-    Dma { node: usize, is_wire: bool, begins: bool },
-    /// A message is there, or its head if a page follows.
-    Arrive(Flight),
-    /// The program makes a call.
-    Ask { node: usize, name: PageName, call: Call },
-}
 
 impl Machine {
     /// Lets time pass up to the next outcome or bare message, and gives it; `None` once nothing happens any more.

@@ -27,7 +27,6 @@ use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::random::Random;
 use crate::segments::Segments;
 use buggy::Buggy;
-use running::{Call, Ending};
 
 /// The handler id of the global memory.
 const GLOBAL: HandlerId = HandlerId(4);
@@ -37,6 +36,9 @@ const PROCESS: ProcessId = ProcessId(0);
 const FRAMES_ADDRESS: u64 = FIRST_ADDRESS + (1 << 20);
 /// Frames that a program uses.
 const OWN_FRAMES: u32 = 16;
+
+/// When it is looked first whether all is at rest, after the last call; then ever later.
+const FIRST_LOOK_NS: u64 = 30_000_000;
 
 /// What an operation of a program is about.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,30 @@ struct Program {
     has_joined: bool,
     is_leaving: bool,
     is_dead: bool,
+}
+
+/// A call of a program.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    at_ns: u64,
+    node: NodeId,
+    seed: u64,
+}
+
+/// How far the end of a run is: a look at a cluster that should be at rest, the reads of all pages, and a last look.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    last_ns: u64,
+    look_ns: u64,
+    unread: u64,
+    was_at_rest: bool,
+}
+
+impl Ending {
+    /// That of a run whose nodes read so many pages each.
+    const fn new(pages: u64) -> Self {
+        Self { last_ns: 0, look_ns: FIRST_LOOK_NS, unread: pages, was_at_rest: false }
+    }
 }
 
 /// The programs and what must be true of them.

@@ -1,15 +1,12 @@
 //! How a run goes: calls, then rest, then every node reads its pages, then rest again.
 
-use mapwire_wire::NodeId;
-
 use mapwire_gms::Gms;
 
-use super::{Programs, Seen, own_page};
+pub(super) use super::{Call, Ending};
+use super::{FIRST_LOOK_NS, Programs, Seen, own_page};
 use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::Coverage;
 
-/// When it is looked first whether all is at rest, after the last call; then ever later.
-const FIRST_LOOK_NS: u64 = 30_000_000;
 /// By when all must be at rest: epochs that nobody begins are begun by then, and dead nodes noticed.
 const REST_NS: u64 = 20_000_000_000;
 /// Between the reads of two pages, at the end.
@@ -22,30 +19,6 @@ const AGAIN_NS: u64 = 50_000;
 const LOOK: u32 = u32::MAX;
 /// The event of the reads of all nodes' next page.
 const READ: u32 = u32::MAX - 1;
-
-/// A call of a program.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) at_ns: u64,
-    pub(super) node: NodeId,
-    pub(super) seed: u64,
-}
-
-/// How far the end of a run is: a look at a cluster that should be at rest, the reads of all pages, and a last look.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ending {
-    last_ns: u64,
-    look_ns: u64,
-    unread: u64,
-    was_at_rest: bool,
-}
-
-impl Ending {
-    /// That of a run whose nodes read so many pages each.
-    pub(super) const fn new(pages: u64) -> Self {
-        Self { last_ns: 0, look_ns: FIRST_LOOK_NS, unread: pages, was_at_rest: false }
-    }
-}
 
 impl Programs {
     /// The run ends after `end_ns`, when all is at rest.

@@ -21,7 +21,6 @@ use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::counted;
 use crate::random::Random;
 use crate::run::RunError;
-use running::Call;
 
 /// The handler id of calls.
 const RPC: HandlerId = HandlerId(32);
@@ -38,6 +37,19 @@ counted! { RpcSeen {
     one_way = OneWay: "Calls without an answer that were carried out.";
     crashed: "Nodes that died or started anew.";
 } }
+
+/// A call of a program.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    node: NodeId,
+    to: NodeId,
+    bytes: u64,
+    timeout_ns: u64,
+    is_one_way: bool,
+    tries: u32,
+    /// When it found no connection first, since it had one.
+    apart_since_ns: Option<u64>,
+}
 
 #[derive(Clone, Debug)]
 struct Waiting {

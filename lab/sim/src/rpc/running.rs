@@ -3,7 +3,7 @@
 use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refusal, ReplyStatus, Rpc, Standing, Xid};
 use mapwire_wire::NodeId;
 
-use super::{PROCESS, PROGRAM, Programs, RPC, RpcSeen, VERSION, Waiting, body_of, key, token_of};
+use super::{Call, PROCESS, PROGRAM, Programs, RPC, RpcSeen, VERSION, Waiting, body_of, key, token_of};
 use crate::canary::Canary;
 use crate::checks::liveness;
 use crate::cluster::{Cluster, Observer, Violation};
@@ -15,19 +15,6 @@ const AGAIN_NS: u64 = 40_000;
 pub(super) const TRIES: u32 = 500;
 /// Events of a run at most, for each call.
 pub(super) const EVENTS_A_CALL: u64 = 20_000;
-
-/// A call of a program.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) node: NodeId,
-    pub(super) to: NodeId,
-    pub(super) bytes: u64,
-    pub(super) timeout_ns: u64,
-    pub(super) is_one_way: bool,
-    pub(super) tries: u32,
-    /// When it found no connection first, since it had one.
-    pub(super) apart_since_ns: Option<u64>,
-}
 
 /// What an event of a program is.
 const CALL: u32 = 0;

@@ -5,8 +5,8 @@ use std::fmt;
 use mapwire_rpc::Config;
 use mapwire_wire::{CHUNK_BYTES, NodeId};
 
-use super::running::{Call, EVENTS_A_CALL, event_of_call};
-use super::{Programs, RpcSeen};
+use super::running::{EVENTS_A_CALL, event_of_call};
+use super::{Call, Programs, RpcSeen};
 use crate::canary::Canary;
 use crate::cluster::{ClusterConfig, Delivery};
 use crate::hardware::node::check_size;
