@@ -3,8 +3,7 @@
 use mapwire_translation::DesignConfig;
 use mapwire_wire::TraceOp;
 
-use super::StudyError;
-use super::plan::Allowed;
+use super::error::{Allowed, StudyError};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts, PathMisses};
 use crate::decode::{Event, Node, Totals};

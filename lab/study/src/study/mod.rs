@@ -4,6 +4,7 @@
 //! with the same limit. Groups know nothing of each other, and run on all threads that are given. What no fast engine takes is
 //! replayed by the firmware's code, a group for each configuration.
 
+mod error;
 mod groups;
 mod limit;
 mod plan;
@@ -12,17 +13,16 @@ use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
 
 use mapwire_trace::Block;
-use mapwire_translation::{CacheError, DesignConfig};
+use mapwire_translation::DesignConfig;
 
-pub use plan::Allowed;
+pub use error::{Allowed, StudyError};
 
 use crate::choosers::{Chooser, Knowledge};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
-use crate::decode::{DecodeError, Decoder, LeftOut, Node, Selection, Totals};
+use crate::decode::{Decoder, LeftOut, Node, Selection, Totals};
 use crate::memory::Footprint;
 use crate::pool;
-use crate::replay::ReplayError;
 use groups::Group;
 
 /// What a study is to find out. A configuration that cannot do what the trace does is left out of the outcomes, and named in
@@ -60,30 +60,6 @@ impl AddAssign for Outcome {
             sum += causes;
             sum
         });
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StudyError {
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    #[error("{configuration}: {cause}")]
-    Cache { configuration: Box<Configuration>, cause: CacheError },
-    #[error("{configuration} cannot be studied on node {node}: {reason}")]
-    Configuration { configuration: Box<Configuration>, node: u16, reason: String },
-    #[error(
-        "it uses pages more than {most} times, and the optimum keeps the next use of each in memory (4 bytes); leave `optimum` out of --policy"
-    )]
-    TooLong { most: u64 },
-    #[error("the trace needs slower engines")]
-    Again(Allowed),
-}
-
-impl StudyError {
-    /// What ended the replay of a configuration on a node with these totals.
-    fn replayed(configuration: Configuration, node: u16, error: &ReplayError, totals: &Totals) -> Self {
-        let reason = limit::reason(&configuration, error, totals);
-        StudyError::Configuration { configuration: Box::new(configuration), node, reason }
     }
 }
 
@@ -167,7 +143,8 @@ impl Study {
     }
 
     fn plan(&self, node: u16) -> Result<Vec<Group>, StudyError> {
-        plan::groups(&self.request, self.allowed, node, &self.knowledge)
+        let Request { configurations, causes, .. } = &self.request;
+        plan::groups(configurations, *causes, self.allowed, node, &self.knowledge)
     }
 
     pub fn take(&mut self, block: &Block<'_>) -> Result<(), StudyError> {

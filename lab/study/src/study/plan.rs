@@ -4,40 +4,12 @@ use std::sync::Arc;
 
 use mapwire_translation::{CacheError, DesignConfig, PinLimit, Policy};
 
+use super::error::{Allowed, StudyError};
 use super::groups::{Group, Kind, Member, UnderLimit, Unlimited};
-use super::{Request, StudyError};
 use crate::choosers::Knowledge;
 use crate::config::Configuration;
 use crate::fast::{Shape, keys};
 use crate::replay::Replay;
-
-/// Which fast engines may be used. What a trace does decides: one is tried, and says so if it does not suit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    /// Sets have few enough lines that short keys tell them apart.
-    pub keys: bool,
-    /// Lines of several pages, of which each is pinned by an operation of its own: not if pages are exported.
-    pub lines_of_pages: bool,
-    /// Limits on pinned pages, where no page is held for long: not if pages are exported.
-    pub limits: bool,
-    /// Interrupts: not if there are receives, which go by a table of their own.
-    pub interrupts: bool,
-    /// Lines that the host fills whole on a miss: not if some memory is absent.
-    pub whole_lines: bool,
-}
-
-impl Allowed {
-    pub const ALL: Allowed =
-        Allowed { keys: true, lines_of_pages: true, limits: true, interrupts: true, whole_lines: true };
-    pub const NONE: Allowed =
-        Allowed { keys: false, lines_of_pages: false, limits: false, interrupts: false, whole_lines: false };
-
-    /// What a group says that needs less to be allowed.
-    pub(super) fn less(mut self, change: impl FnOnce(&mut Self)) -> StudyError {
-        change(&mut self);
-        StudyError::Again(self)
-    }
-}
 
 /// What the members of a group have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,30 +20,29 @@ enum Common {
 
 /// Groups for the node of that number, in an order that starts the longest work first.
 pub(super) fn groups(
-    request: &Request,
+    configurations: &[Configuration],
+    causes: bool,
     allowed: Allowed,
     node: u16,
     knowledge: &Arc<Knowledge>,
 ) -> Result<Vec<Group>, StudyError> {
     let mut fast: Vec<(Common, Vec<Member>)> = Vec::new();
     let mut groups = Vec::new();
-    for (at, &configuration) in request.configurations.iter().enumerate() {
+    for (at, &configuration) in configurations.iter().enumerate() {
         if let Err(cause) = configuration.design.checked() {
             return Err(cannot_build(configuration, cause));
         }
-        match fast_engine(at, configuration, request.causes, allowed) {
+        match fast_engine(at, configuration, causes, allowed) {
             Some((common, member)) => {
-                let takes = |group: &&mut (Common, Vec<Member>)| {
-                    group.0 == common && (!request.causes || has_room(&group.1, &member))
-                };
+                let takes =
+                    |group: &&mut (Common, Vec<Member>)| group.0 == common && (!causes || has_room(&group.1, &member));
                 match fast.iter_mut().find(takes) {
                     Some((_, members)) => members.push(member),
                     None => fast.push((common, vec![member])),
                 }
             }
             None => {
-                let replay =
-                    Replay::new(configuration, request.causes).map_err(|cause| cannot_build(configuration, cause))?;
+                let replay = Replay::new(configuration, causes).map_err(|cause| cannot_build(configuration, cause))?;
                 groups.push(Group::Replayed {
                     at,
                     configuration,
@@ -83,7 +54,7 @@ pub(super) fn groups(
     for (common, members) in fast {
         groups.push(match common {
             Common::Unlimited { offset, fresh_misses, .. } => {
-                Group::Unlimited(Box::new(Unlimited::new(members, offset, fresh_misses, request.causes, allowed)))
+                Group::Unlimited(Box::new(Unlimited::new(members, offset, fresh_misses, causes, allowed)))
             }
             Common::UnderLimit { offset, limit_pages } => {
                 Group::UnderLimit(Box::new(UnderLimit::new(members, offset, limit_pages, allowed)))
