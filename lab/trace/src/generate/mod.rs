@@ -202,11 +202,12 @@ impl Generator {
                 });
             }
         }
+        let sizes = (options.buffer_bytes, options.piece_bytes);
         let programs = options
             .patterns
             .iter()
             .zip(&members)
-            .map(|(pattern, members)| Program::new(*pattern, members.len(), options))
+            .map(|(pattern, members)| Program::new(*pattern, members.len(), sizes, options.stride, options.skew))
             .collect();
         let mut generator = Self {
             options: options.clone(),

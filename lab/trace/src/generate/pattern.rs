@@ -4,7 +4,6 @@ use std::str::FromStr;
 
 use mapwire_wire::TraceOp;
 
-use super::Options;
 use super::random::Random;
 use super::zipf::Zipf;
 
@@ -87,15 +86,21 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl Program {
-    pub(super) fn new(pattern: Pattern, ranks: usize, options: &Options) -> Self {
-        let pieces = (options.buffer_bytes / options.piece_bytes).max(1);
+    pub(super) fn new(
+        pattern: Pattern,
+        ranks: usize,
+        (buffer_bytes, piece_bytes): (u64, u64),
+        stride: u64,
+        skew: f64,
+    ) -> Self {
+        let pieces = (buffer_bytes / piece_bytes).max(1);
         Self {
             pattern,
             ranks,
             pieces,
-            piece_bytes: options.piece_bytes,
-            stride: options.stride.clamp(1, pieces),
-            popular: Zipf::new(pieces, options.skew),
+            piece_bytes,
+            stride: stride.clamp(1, pieces),
+            popular: Zipf::new(pieces, skew),
             tasks: 0,
         }
     }
@@ -221,8 +226,7 @@ mod tests {
     use super::*;
 
     fn program(pattern: Pattern, ranks: usize, pieces: u64) -> Program {
-        let options = Options { buffer_bytes: pieces * 100, piece_bytes: 100, stride: 4, ..Options::default() };
-        Program::new(pattern, ranks, &options)
+        Program::new(pattern, ranks, (pieces * 100, 100), 4, 0.99)
     }
 
     fn steps(pattern: Pattern, (ranks, pieces): (usize, u64), rank: usize, count: usize) -> Vec<Transfer> {
