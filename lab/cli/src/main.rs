@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> ExitCode {
     match command {
-        Command::Lab(args) => lab::command(&args),
+        Command::Lab(args) => lab::command(&args.command),
         Command::Sim(command) => sim::command(&command),
         Command::Asked(asked) => asked.answer(Cli::command(), args::values_of),
     }

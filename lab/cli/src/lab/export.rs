@@ -9,9 +9,9 @@ use mapwire_trace::TraceReader;
 use mapwire_trace::convert::{ConvertError, ExportOptions, Exported, Format, export};
 use serde_json::json;
 
+use super::LabError;
 use super::formats::{self, FormatOptions};
-use super::output::{grouped, print};
-use super::{LabError, target};
+use super::output::{self, grouped, print};
 use crate::progress::Progress;
 
 #[derive(Debug, Args)]
@@ -61,8 +61,8 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
         page_bytes: args.format.page,
         time_unit_ns: args.format.time_unit.ns(),
     };
-    target::refuse_input(&args.output, [&args.trace])?;
-    let named = target::cannot_write(&args.output);
+    output::refuse_input(&args.output, [&args.trace])?;
+    let named = output::cannot_write(&args.output);
     let mut out = WholeFile::create(&args.output).map_err(|error| named(&error))?;
     let mut second = None;
     let mut second_pass = |done, of| {

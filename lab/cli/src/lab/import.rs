@@ -11,7 +11,7 @@ use mapwire_trace::convert::{Format, Import, ImportOptions, RUN_RECORDS, Sorted,
 use mapwire_wire::TraceOp;
 
 use super::formats::{self, FormatOptions};
-use super::output::grouped;
+use super::output::{self, grouped};
 use super::{LabError, target};
 use crate::progress::Progress;
 
@@ -50,7 +50,7 @@ pub(crate) struct ImportArgs {
 
 pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
     let format = formats::of(args.from, &args.input, "--from")?;
-    target::refuse_input(&args.output, [&args.input])?;
+    output::refuse_input(&args.output, [&args.input])?;
     let name = args.input.display().to_string();
     let file = File::open(&args.input).map_err(|error| format!("cannot read {name}: {error}"))?;
     let options = ImportOptions {

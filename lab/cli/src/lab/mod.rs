@@ -27,8 +27,6 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::args::LabArgs;
-
 pub(crate) type LabError = Box<dyn std::error::Error>;
 
 /// Options that make no sense, or not together.
@@ -136,8 +134,8 @@ pub(crate) enum LabCommand {
     Report(report::ReportArgs),
 }
 
-pub(crate) fn command(args: &LabArgs) -> ExitCode {
-    let done = match &args.command {
+pub(crate) fn command(command: &LabCommand) -> ExitCode {
+    let done = match command {
         LabCommand::Info(args) => info::command(args),
         LabCommand::Import(args) => import::command(args),
         LabCommand::Export(args) => export::command(args),

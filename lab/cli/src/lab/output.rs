@@ -1,12 +1,12 @@
 //! What the laboratory prints.
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use mapwire_console::whole_file::WholeFile;
 
-use super::LabError;
-use super::target::{cannot_write, refuse_input};
+use super::{LabError, UsageError};
 use mapwire_console::stdio;
 
 /// Where a command writes what it finds: stdout, or a file that appears under its name when it is whole. A file is begun before
@@ -33,6 +33,37 @@ impl Output {
         file.write_all(bytes).map_err(|error| named(&error))?;
         file.keep().map_err(|error| named(&error))?;
         Ok(())
+    }
+}
+
+/// Names the file in an error of writing it.
+pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> LabError {
+    move |error| {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let mend = match folder {
+            Some(folder) if !folder.is_dir() => "; make its folder first",
+            _ => "",
+        };
+        format!("cannot write {}: {error}{mend}", path.display()).into()
+    }
+}
+
+/// Refuses to write over a file that is read.
+pub(super) fn refuse_input<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), LabError> {
+    let is = |path: &Path| {
+        let file = std::fs::metadata(path).ok().filter(|it| it.is_file());
+        file.map(|file| (file.dev(), file.ino()))
+    };
+    let written = is(output);
+    let same = |input: &&PathBuf| written.is_some() && is(input) == written;
+    match inputs.into_iter().find(same) {
+        None => Ok(()),
+        Some(input) => Err(UsageError(format!(
+            "-o {} is the file {} that is read; name another, so that it is not lost",
+            output.display(),
+            input.display()
+        ))
+        .into()),
     }
 }
 

@@ -1,15 +1,14 @@
 //! Trace files that the laboratory writes.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mapwire_console::whole_file::WholeFile;
 use mapwire_trace::{Metadata, TraceWriter, WriteError};
 use mapwire_wire::TraceRecord;
 use serde_json::json;
 
-use super::output::{grouped, print};
-use super::{LabError, UsageError};
+use super::LabError;
+use super::output::{cannot_write, grouped, print};
 use crate::progress::Progress;
 
 pub(super) struct Written {
@@ -23,37 +22,6 @@ pub(super) enum Source<'a> {
     Generator,
     /// From a file, which may hold none.
     File(&'a str),
-}
-
-/// Names the file in an error of writing it.
-pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> LabError {
-    move |error| {
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-        let mend = match folder {
-            Some(folder) if !folder.is_dir() => "; make its folder first",
-            _ => "",
-        };
-        format!("cannot write {}: {error}{mend}", path.display()).into()
-    }
-}
-
-/// Refuses to write over a file that is read.
-pub(super) fn refuse_input<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), LabError> {
-    let is = |path: &Path| {
-        let file = std::fs::metadata(path).ok().filter(|it| it.is_file());
-        file.map(|file| (file.dev(), file.ino()))
-    };
-    let written = is(output);
-    let same = |input: &&PathBuf| written.is_some() && is(input) == written;
-    match inputs.into_iter().find(same) {
-        None => Ok(()),
-        Some(input) => Err(UsageError(format!(
-            "-o {} is the file {} that is read; name another, so that it is not lost",
-            output.display(),
-            input.display()
-        ))
-        .into()),
-    }
 }
 
 /// Writes a trace file of `records`; `at` is told how many were written. Nothing stands under its name unless all went well.

@@ -7,9 +7,10 @@ use clap::builder::PossibleValuesParser;
 use mapwire_sim::hardware::Profile;
 use mapwire_sim::paper::{Cell, Figure, Options, PAPERS, Paper, Plot, Report, Row, Table};
 
+use super::html::{self, Word, list};
 use super::plots::machine_lines;
-use super::{Word, escaped, list};
 use crate::lab::LabError;
+use crate::lab::output::escaped;
 use crate::progress::Progress;
 use crate::sim::paper::{drawing, text};
 
@@ -119,7 +120,7 @@ fn table_html(table: &Table) -> String {
         escaped(table.name),
         escaped(&table.caption),
         escaped(&unit),
-        super::table_html(&headings, rows),
+        html::table_html(&headings, rows),
         list(&table.notes)
     )
 }
@@ -140,7 +141,7 @@ fn profile_html(profile: &Profile) -> String {
     format!(
         "<details><summary>Constants of {}</summary>\n{}</details>\n",
         escaped(profile.name),
-        super::table_html(&headings, rows)
+        html::table_html(&headings, rows)
     )
 }
 

@@ -1,6 +1,7 @@
 //! `mapwire lab report`: one HTML page with the papers' tables and figures, ours beside the papers', as interactive plots, and a chapter
 //! for each paper's machine. The page has everything in itself, the plotting library too (plotly.js, MIT licence), and asks no network.
 
+mod html;
 mod machines;
 mod plots;
 
@@ -17,6 +18,7 @@ use super::output::{Output, date, escaped};
 use super::study::TraceOptions;
 use super::tables::gathered;
 use super::{DamagedError, LabError};
+use html::{list, table_html};
 use machines::{Chapter, MachineOptions};
 
 #[derive(Debug, Args)]
@@ -143,26 +145,6 @@ fn values(table: &Comparison) -> String {
     let rows = rows
         .map(|((keys, ours), published)| [names("key", keys), cells("ours", ours), cells("paper", published)].concat());
     table_html(&headings.concat(), rows)
-}
-
-/// A cell: its class, and its text.
-type Word = (&'static str, String);
-
-fn table_html(headings: &[Word], rows: impl Iterator<Item = Vec<Word>>) -> String {
-    let cells = |tag: &str, words: &[Word]| -> String {
-        let cell = |(class, text): &Word| format!("<{tag} class=\"{class}\">{}</{tag}>", escaped(text));
-        words.iter().map(cell).collect()
-    };
-    let rows: String = rows.map(|row| format!("<tr>{}</tr>\n", cells("td", &row))).collect();
-    let headings = cells("th", headings);
-    format!(
-        "<div class=\"tables\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
-    )
-}
-
-fn list(texts: &[String]) -> String {
-    let items: String = texts.iter().map(|text| format!("<li>{}</li>\n", escaped(text))).collect();
-    format!("<ul>\n{items}</ul>\n")
 }
 
 #[cfg(test)]
