@@ -6,7 +6,7 @@ use mapwire_nic::Dma;
 use mapwire_node::Told;
 use mapwire_wire::ProcessId;
 
-use super::network::Parcel;
+use super::parcel::Parcel;
 use crate::hardware::{Cost, Profile, Ps};
 
 #[derive(Debug)]

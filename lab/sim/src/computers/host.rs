@@ -4,48 +4,14 @@ use mapwire_node::Node;
 use mapwire_translation::{AnyDesign, HostRequest, Page, TranslationDesign};
 use mapwire_wire::{Endpoint, ProcessId};
 
+use super::event::Event;
+use super::handler::{Handling, PROGRAM};
 use super::pins::{Calls, Pins};
 use super::program::{After, Do, Mark, Runner, Wait};
-use super::run::Event;
 use super::{Computer, Computers};
 use crate::hardware::memory::Memory;
-use crate::hardware::processors::{Happened, Processors, ThreadId};
+use crate::hardware::processors::Happened;
 use crate::hardware::{Cost, Lane, Ps};
-
-/// Priorities of threads.
-const PROGRAM: u8 = 1;
-const HANDLER: u8 = 2;
-
-/// What the handler of a host is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handling {
-    Nothing,
-    /// The interrupt is on its way to it.
-    Called,
-    /// It begins after a while, to work for so long.
-    Waits(Ps),
-    /// It brings in what the NIC misses.
-    Serves,
-    /// It gives pages back, for which the NIC need not wait.
-    Unpins,
-}
-
-#[derive(Debug)]
-pub(super) struct Host {
-    processors: Processors,
-    handler: ThreadId,
-    handling: Handling,
-    handles_since_ps: Ps,
-}
-
-impl Host {
-    pub(super) fn new(processors: u16) -> Self {
-        // Programs do not take turns: each step is done before the next begins.
-        let mut processors = Processors::new(processors, 0, Ps::MAX >> 1);
-        let handler = processors.add(HANDLER);
-        Self { processors, handler, handling: Handling::Nothing, handles_since_ps: 0 }
-    }
-}
 
 /// The pages that the NIC's misses want pinned.
 fn expected(node: &Node<AnyDesign>) -> Calls {

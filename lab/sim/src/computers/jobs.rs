@@ -14,8 +14,8 @@ use mapwire_wire::{NodeId, ProcessId};
 
 use super::engine::{Then, Transfer};
 use super::links::Turn;
-use super::network::Parcel;
 use super::nic::{FINDS_TABLE, Posted, Step, TRANSLATES};
+use super::parcel::Parcel;
 use super::{Computers, ComputersError};
 use crate::hardware::packets::{Form, Packet};
 use crate::hardware::{Cost, Ps};
@@ -98,7 +98,7 @@ impl Computers {
         }
         let before = computer.node.nic().translation().counters();
         let now_ns = self.now_ps / 1000 + 1;
-        let polled = Parcel::poll(computer, NodeId(node as u16), self.shape.links.is_some(), now_ns);
+        let polled = computer.poll_parcel(NodeId(node as u16), self.shape.links.is_some(), now_ns);
         let after = computer.node.nic().translation().counters();
         let mut steps = Steps::new();
         if from_main_loop && !is_ahead {

@@ -12,23 +12,26 @@
 //! | module | |
 //! |---|---|
 //! | `program` | what programs can do |
-//! | `host` | processors, and the interrupts that take them away from programs |
+//! | `handler`, `host` | processors, and the interrupts that take them away from programs |
 //! | `posts` | how programs post commands |
 //! | `pins` | pages pinned and given back, as they are to be charged |
 //! | `nic` | the NIC's processor, slowed by DMA; what waits in the NIC |
 //! | `jobs` | what the NIC does next, and the steps of that |
 //! | `engine` | the DMA engine between host memory and NIC memory |
-//! | `network` | packets on wires |
+//! | `parcel`, `network` | packets on wires |
 //! | `links` | links of other kinds, which drop what misses and send it again |
 //! | `setup` | exports and imports, before time begins |
-//! | `run` | events |
+//! | `event`, `run` | events |
 
 mod engine;
+mod event;
+mod handler;
 mod host;
 mod jobs;
 mod links;
 mod network;
 mod nic;
+mod parcel;
 mod pins;
 mod posts;
 mod program;
@@ -47,11 +50,11 @@ use crate::hardware::memory::Memory;
 use crate::hardware::node::ComputerError;
 use crate::hardware::{Agenda, Profile, Ps, Timeline};
 use engine::Engine;
-use host::Host;
-use network::{Parcel, Port};
+use event::Event;
+use handler::Host;
 use nic::Nic;
+use parcel::{Parcel, Port};
 use program::Runner;
-use run::Event;
 
 pub use crate::hardware::memory::FIRST_ADDRESS;
 pub use links::{Missed, OnMiss};

@@ -1,104 +1,49 @@
 //! Packets on wires. A wire is held back while the NIC at its end has no buffer free: nothing is lost.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use mapwire_nic::Source;
-use mapwire_wire::{HEADER_BYTES, NodeId, ProcessId};
+use mapwire_wire::NodeId;
 use zerocopy::IntoBytes;
 
-use super::run::Event;
+use super::event::Event;
+use super::parcel::Parcel;
 use super::{Computer, Computers};
 use crate::hardware::memory::BadAccess;
 use crate::hardware::packets::{Form, Packet, append_datagram, read_source};
-use crate::hardware::{Cost, Lane, Ps};
+use crate::hardware::{Cost, Lane};
 
-/// A packet, or a datagram of a link.
-#[derive(Clone, Debug)]
-pub(super) struct Parcel {
-    pub(super) packet: Packet,
-    /// Bytes behind its headers, and the process in whose memory they are, if they are in one's.
-    pub(super) data_bytes: u64,
-    pub(super) process: Option<ProcessId>,
-    /// Its place among those that leave its NIC.
-    pub(super) number: u64,
-    /// Its number, where packets are dropped and sent again without a link of the firmware.
-    pub(super) sequence: Option<u64>,
-}
-
-impl Parcel {
-    pub(super) fn new(packet: Packet) -> Self {
-        Self { packet, data_bytes: 0, process: None, number: 0, sequence: None }
-    }
-
+impl Computer {
     /// The next packet or datagram of a node. It counts as transmitted: its data are read at once, though its time has yet to come.
-    pub(super) fn poll(
-        computer: &mut Computer,
+    pub(super) fn poll_parcel(
+        &mut self,
         from: NodeId,
         has_links: bool,
         now_ns: u64,
-    ) -> Result<Option<Self>, BadAccess> {
+    ) -> Result<Option<Parcel>, BadAccess> {
         let mut packet = Packet { from, ..Packet::NONE };
         let carried = if has_links {
-            let Some(datagram) = computer.node.poll_datagram(now_ns) else { return Ok(None) };
+            let Some(datagram) = self.node.poll_datagram(now_ns) else { return Ok(None) };
             (packet.to, packet.form) = (datagram.to, Form::Datagram);
             let carried = append_datagram(&datagram.header, datagram.body, &mut packet.payload);
             packet.payload.extend(carried.iter().flat_map(|carried| carried.header.as_bytes()));
             carried
         } else {
-            let Some(carried) = computer.node.poll_transmit() else { return Ok(None) };
+            let Some(carried) = self.node.poll_transmit() else { return Ok(None) };
             (packet.to, packet.header) = (carried.to, carried.header);
             Some(carried)
         };
         let headers = packet.payload.len();
         let mut process = None;
         if let Some(carried) = carried {
-            read_source(&mut computer.memory, &carried.source, &mut packet.payload)?;
+            read_source(&mut self.memory, &carried.source, &mut packet.payload)?;
             if let Source::Memory { process: of, .. } = carried.source {
                 process = Some(of);
             }
         }
         if !has_links {
-            computer.node.handle_transmitted(packet.to);
+            self.node.handle_transmitted(packet.to);
         }
         let data_bytes = (packet.payload.len() - headers) as u64;
-        Ok(Some(Self { data_bytes, process, ..Self::new(packet) }))
-    }
-
-    fn wire_bytes(&self) -> u64 {
-        let header = if self.packet.form == Form::Plain { HEADER_BYTES } else { 0 };
-        (header + self.packet.payload.len()) as u64
-    }
-}
-
-/// The network side of a NIC.
-#[derive(Debug, Default)]
-pub(super) struct Port {
-    /// Packets that are to go out; the first may be going.
-    out: VecDeque<Parcel>,
-    /// Packets that are ready before others that the firmware has made before them.
-    ready: BTreeMap<u64, Parcel>,
-    numbered: u64,
-    begun: u64,
-    since_ps: Option<Ps>,
-    /// The first packet has found no buffer.
-    is_blocked: bool,
-    /// Buffers taken by packets on their way out.
-    pub(super) leaving: u16,
-    /// Buffers taken by packets that came, or come.
-    pub(super) coming: u16,
-}
-
-impl Port {
-    /// Takes a buffer for the next packet, and gives its place in the order in which all leave.
-    pub(super) fn number(&mut self) -> u64 {
-        self.leaving += 1;
-        self.numbered += 1;
-        self.numbered
-    }
-
-    /// Whether nothing is on its way out.
-    pub(super) fn is_idle(&self) -> bool {
-        self.out.is_empty()
+        Ok(Some(Parcel { data_bytes, process, ..Parcel::new(packet) }))
     }
 }
 

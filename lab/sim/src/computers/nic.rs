@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use mapwire_node::Told;
 use mapwire_wire::ProcessId;
 
-use super::Computers;
 use super::engine::Transfer;
-use super::network::Parcel;
-use super::run::Event;
+use super::parcel::Parcel;
 use crate::hardware::node::Command;
 use crate::hardware::{Cost, NicProcessor, Profile, Ps, Rates};
 
@@ -97,55 +95,8 @@ impl Nic {
 }
 
 /// How much of its time the processor works, by what is transferred.
-fn rates(profile: &Profile) -> Rates {
+pub(super) fn rates(profile: &Profile) -> Rates {
     let slowed = |cost| (100_u64.saturating_sub(profile.of(cost)), 100);
     let (by_one, by_two) = (slowed(Cost::NicSlowedByDma), slowed(Cost::NicSlowedByTwo));
     [[(100, 100), by_one], [by_one, by_two]]
-}
-
-impl Computers {
-    /// The processor looks for something to do, behind what happens at the same time.
-    pub(super) fn wake_nic(&mut self, node: usize) {
-        if self.computers[node].nic.job.is_none() {
-            self.plan_nic(node, self.now_ps);
-        }
-    }
-
-    pub(super) fn plan_nic(&mut self, node: usize, at_ps: Ps) {
-        let plan = self.computers[node].nic.processor.plan();
-        self.enter_nic(node, Some((at_ps, plan)));
-    }
-
-    fn enter_nic(&mut self, node: usize, planned: Option<(Ps, u64)>) {
-        if let Some((at_ps, plan)) = planned {
-            self.agenda.enter(at_ps, Event::Nic { node, plan });
-        }
-    }
-
-    /// Begins a part of a job. Whether that takes time.
-    pub(super) fn begin_work(&mut self, node: usize, left_ps: Ps, label: &'static str) -> bool {
-        if left_ps > 0 {
-            let rates = rates(&self.profile);
-            let end = self.computers[node].nic.processor.begin(self.now_ps, left_ps, label, rates);
-            self.enter_nic(node, end);
-        }
-        left_ps > 0
-    }
-
-    /// The work in progress is done.
-    pub(super) fn end_work(&mut self, node: usize) {
-        let computer = &mut self.computers[node];
-        if let Some((label, took_ps)) = computer.nic.processor.end(self.now_ps, node, &mut self.timeline) {
-            computer.load.nic_ps += took_ps;
-            if [TRANSLATES, FINDS_TABLE].contains(&label) {
-                computer.load.lookups_ps += took_ps;
-            }
-        }
-    }
-
-    /// A transfer begins or ends.
-    pub(super) fn change_dma(&mut self, node: usize, is_wire: bool, begins: bool) {
-        let end = self.computers[node].nic.processor.change_dma(self.now_ps, is_wire, begins);
-        self.enter_nic(node, end);
-    }
 }

@@ -4,44 +4,13 @@ use mapwire_nic::Dma;
 use mapwire_wire::NodeId;
 
 use super::engine::{Then, Transfer, takes};
+use super::event::Event;
 use super::jobs::report;
-use super::links::LinkEvent;
-use super::nic::Step;
+use super::nic::{FINDS_TABLE, Step, TRANSLATES, rates};
 use super::program::Wait;
 use super::{Computers, ComputersError};
 use crate::hardware::memory::BadAccess;
-use crate::hardware::{Cost, Lane, US};
-
-/// Something that happens at a node.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// The NIC's processor ends a step of this plan, or looks for a job.
-    Nic {
-        node: usize,
-        plan: u64,
-    },
-    /// The DMA engine has transferred.
-    Engine(usize),
-    /// A packet begins to come.
-    Comes(usize),
-    Sent(usize),
-    Arrive(usize),
-    /// A processor of the host is done with what a thread wanted.
-    Host {
-        node: usize,
-        at: usize,
-        change: u64,
-    },
-    /// The handler of a host begins.
-    Handler(usize),
-    Program(usize),
-    /// A link's time has come.
-    Timer(usize),
-    /// What the DMA engine moved is there.
-    Late(usize, Box<Then>),
-    /// Something about packets that are dropped.
-    Link(LinkEvent),
-}
+use crate::hardware::{Cost, Lane, Ps, US};
 
 impl Computers {
     /// Lets time pass until nothing happens any more.
@@ -161,6 +130,51 @@ impl Computers {
                 }
             }
         }
+    }
+
+    /// The processor looks for something to do, behind what happens at the same time.
+    pub(super) fn wake_nic(&mut self, node: usize) {
+        if self.computers[node].nic.job.is_none() {
+            self.plan_nic(node, self.now_ps);
+        }
+    }
+
+    fn plan_nic(&mut self, node: usize, at_ps: Ps) {
+        let plan = self.computers[node].nic.processor.plan();
+        self.enter_nic(node, Some((at_ps, plan)));
+    }
+
+    fn enter_nic(&mut self, node: usize, planned: Option<(Ps, u64)>) {
+        if let Some((at_ps, plan)) = planned {
+            self.agenda.enter(at_ps, Event::Nic { node, plan });
+        }
+    }
+
+    /// Begins a part of a job. Whether that takes time.
+    fn begin_work(&mut self, node: usize, left_ps: Ps, label: &'static str) -> bool {
+        if left_ps > 0 {
+            let rates = rates(&self.profile);
+            let end = self.computers[node].nic.processor.begin(self.now_ps, left_ps, label, rates);
+            self.enter_nic(node, end);
+        }
+        left_ps > 0
+    }
+
+    /// The work in progress is done.
+    fn end_work(&mut self, node: usize) {
+        let computer = &mut self.computers[node];
+        if let Some((label, took_ps)) = computer.nic.processor.end(self.now_ps, node, &mut self.timeline) {
+            computer.load.nic_ps += took_ps;
+            if [TRANSLATES, FINDS_TABLE].contains(&label) {
+                computer.load.lookups_ps += took_ps;
+            }
+        }
+    }
+
+    /// A transfer begins or ends.
+    pub(super) fn change_dma(&mut self, node: usize, is_wire: bool, begins: bool) {
+        let end = self.computers[node].nic.processor.change_dma(self.now_ps, is_wire, begins);
+        self.enter_nic(node, end);
     }
 
     fn put_back(&mut self, node: usize, step: Step) {

@@ -12,10 +12,10 @@ use mapwire_wire::{
 };
 
 use super::engine::Engine;
-use super::host::Host;
+use super::handler::Host;
 use super::links::Links;
-use super::network::{Parcel, Port};
 use super::nic::Nic;
+use super::parcel::{Parcel, Port};
 use super::pins::Pins;
 use super::{Computer, Computers, ComputersError, Load, Shape};
 use crate::hardware::memory::Memory;
@@ -117,7 +117,8 @@ impl Computers {
             };
             while self.computers[node].node.poll_ask().is_some() {}
             let (from, has_links) = (NodeId(node as u16), self.shape.links.is_some());
-            while let Some(Parcel { packet, .. }) = Parcel::poll(&mut self.computers[node], from, has_links, now_ns)
+            while let Some(Parcel { packet, .. }) = self.computers[node]
+                .poll_parcel(from, has_links, now_ns)
                 .map_err(|bad| ComputersError::Host { node: from, text: bad.0 })?
             {
                 let peer = usize::from(packet.to.0);

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use mapwire_wire::NodeId;
 use mapwire_wire::link::LINK_HEADER_BYTES;
 
-use super::network::Parcel;
+use super::event::{Event, Happens, LinkEvent};
 use super::nic::Step;
-use super::run::Event;
+use super::parcel::Parcel;
 use super::{Computers, Shape};
 use crate::Random;
 use crate::hardware::{Cost, Profile, Ps};
@@ -37,24 +37,6 @@ pub struct Missed {
     pub filled_ps: Option<Ps>,
     /// When it had come again and was taken.
     pub taken_ps: Option<Ps>,
-}
-
-/// Something that happens on the way from a node to another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LinkEvent {
-    from: usize,
-    to: usize,
-    what: Happens,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Happens {
-    /// The sender learns that all before this number were taken.
-    Acked(u64),
-    /// A request for packets from this number on has come to the sender.
-    Asked(u64),
-    /// The sender's time is over, if this is still its plan.
-    TimedOut(u32),
 }
 
 /// One direction between two nodes.
