@@ -1,4 +1,12 @@
-//! Links between nodes: latency, bandwidth, a queue of limited length, strict order per pair.
+//! Links between nodes: latency, bandwidth, a queue of limited length, strict order per pair; and what they deliver.
+
+use core::fmt;
+
+use mapwire_wire::link::LINK_HEADER_BYTES;
+use mapwire_wire::{HEADER_BYTES, NodeId};
+
+/// Packets of the longest for which a node has room before their turn, where seeds are drawn: so few that some find none.
+pub const EARLY_PACKETS: u8 = 4;
 
 /// What all links of a cluster are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,4 +41,59 @@ pub(crate) struct Link {
     pub(crate) is_full: bool,
     /// The last datagrams by which the sender's first self asked for the receiver's epoch, and told its own.
     pub(crate) greetings: [Vec<u8>; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It delivers each once and in order, and holds the sender back when its queue is full.
+    Lossless,
+    /// It drops what its queue has no room for, and bears all rules.
+    Lossy {
+        paths: u8,
+        /// How long a link waits for a silent peer.
+        dead_after_ns: u64,
+        /// Whether nodes are told of crashes; otherwise their links find out.
+        tells_of_crashes: bool,
+        /// Packets of the longest for which a node has room before their turn.
+        early_packets: u8,
+        /// Whether datagrams are sealed. Then damaged ones arrive too: no checksum stands before the tag.
+        is_sealed: bool,
+    },
+}
+
+impl Delivery {
+    /// Whether nodes seal their datagrams.
+    #[must_use]
+    pub const fn is_sealed(self) -> bool {
+        matches!(self, Self::Lossy { is_sealed: true, .. })
+    }
+
+    /// What the network interface of a node's incarnation is made with.
+    pub(super) fn of_nic(self, max_payload_bytes: usize, node: NodeId, incarnation: u32) -> mapwire_nic::Delivery {
+        let Self::Lossy { paths, dead_after_ns, early_packets, .. } = self else {
+            return mapwire_nic::Delivery::Lossless;
+        };
+        let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
+        let bytes = max_payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES;
+        mapwire_nic::Delivery::Lossy(mapwire_nic::link::LinkConfig {
+            paths,
+            dead_after_ns,
+            max_early_datagrams: early_packets.into(),
+            ..mapwire_nic::link::LinkConfig::new(epoch, bytes as u32)
+        })
+    }
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Lossy { paths, dead_after_ns, tells_of_crashes, early_packets, is_sealed } = self else {
+            return f.write_str("which loses nothing");
+        };
+        let form = if *is_sealed { "sealed" } else { "plain" };
+        let crashes = if *tells_of_crashes { "told" } else { "found by the links" };
+        write!(
+            f,
+            "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}, {early_packets} long packets may come early"
+        )
+    }
 }

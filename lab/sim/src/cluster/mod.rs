@@ -38,10 +38,9 @@ use sealing::Wrap;
 
 pub use crate::checks::Violation;
 pub use crate::hardware::memory::FIRST_ADDRESS;
-pub use datagrams::{Delivery, EARLY_PACKETS};
 pub use forging::Forgery;
 pub use interrupt::Interrupt;
-pub use link::LinkConfig;
+pub use link::{Delivery, EARLY_PACKETS, LinkConfig};
 
 /// Nodes of a cluster at most.
 pub const MOST_NODES: u16 = 4096;
@@ -250,7 +249,7 @@ impl Cluster {
             reply_keys: (0..config.nodes).map(key).collect(),
             memory_bytes: config.nic_memory_bytes,
             max_payload_bytes: config.max_payload_bytes.min(MAX_PAYLOAD_BYTES),
-            delivery: config.delivery.of_nic(config, number, incarnation),
+            delivery: config.delivery.of_nic(config.max_payload_bytes, number, incarnation),
         };
         let node = node::node(nic, &config.design, (config.processes, config.words), config.pin_rules)?;
         let mut commands = Vec::new();

@@ -19,7 +19,7 @@
 //! | `jobs` | what the NIC does next, and the steps of that |
 //! | `engine` | the DMA engine between host memory and NIC memory |
 //! | `parcel`, `network` | packets on wires |
-//! | `links` | links of other kinds, which drop what misses and send it again |
+//! | `link`, `links` | links of other kinds, which drop what misses and send it again |
 //! | `setup` | exports and imports, before time begins |
 //! | `event`, `run` | events |
 
@@ -28,6 +28,7 @@ mod event;
 mod handler;
 mod host;
 mod jobs;
+mod link;
 mod links;
 mod network;
 mod nic;
@@ -52,12 +53,13 @@ use crate::hardware::{Agenda, Profile, Ps, Timeline};
 use engine::Engine;
 use event::Event;
 use handler::Host;
+use link::Links;
 use nic::Nic;
 use parcel::{Parcel, Port};
 use program::Runner;
 
 pub use crate::hardware::memory::FIRST_ADDRESS;
-pub use links::{Missed, OnMiss};
+pub use link::{Missed, OnMiss};
 pub use program::{Do, Mark, Send};
 
 /// What computers are like, besides their costs.
@@ -178,7 +180,7 @@ pub struct Computers {
     marks: Vec<Mark>,
     /// What parts do, while that is wanted.
     pub timeline: Timeline,
-    resends: links::Links,
+    resends: Links,
     failed: Option<ComputersError>,
 }
 

@@ -13,7 +13,7 @@ use mapwire_wire::{
 
 use super::engine::Engine;
 use super::handler::Host;
-use super::links::Links;
+use super::link::Links;
 use super::nic::Nic;
 use super::parcel::{Parcel, Port};
 use super::pins::Pins;
@@ -46,7 +46,7 @@ impl Computers {
         let computers = (0..shape.nodes).map(|node| computer(&shape, node));
         Ok(Self {
             computers: computers.collect::<Result<_, _>>()?,
-            resends: Links::new(&shape),
+            resends: Links::new(shape.on_miss, usize::from(shape.nodes), shape.window, shape.miss_seed),
             profile,
             shape,
             now_ps: 0,

@@ -1,121 +1,20 @@
 //! What becomes of packets whose pages a NIC cannot translate, where they do not wait for the host: they are dropped, and come again
-//! (dynamic handle lookup §IV.A). And how long hosts take to serve misses, where a paper states ranges.
+//! (dynamic handle lookup §IV.A).
 //!
 //! A link keeps what it sent until the receiver has taken it. Acks take their time on the wire, and nobody's time besides: a system that
 //! never drops has them, too.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use mapwire_wire::NodeId;
 use mapwire_wire::link::LINK_HEADER_BYTES;
 
+use super::Computers;
 use super::event::{Event, Happens, LinkEvent};
+use super::link::{Missed, OnMiss};
 use super::nic::Step;
 use super::parcel::Parcel;
-use super::{Computers, Shape};
-use crate::Random;
-use crate::hardware::{Cost, Profile, Ps};
-
-/// What becomes of a packet whose page is not in the NIC's cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnMiss {
-    /// It stays in its buffer until the host has acted, and nothing else is taken meanwhile.
-    Waits,
-    /// It is dropped, as is what follows it; the sender sends all of that again when it has got no ack for so long.
-    TimesOut(Ps),
-    /// It is dropped, as is what follows it; when the host has acted, the receiver asks for all of that.
-    AsksForAll,
-    /// It is dropped, and what follows it is kept; when the host has acted, the receiver asks for the one packet.
-    AsksForOne,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missed {
-    pub node: NodeId,
-    pub at_ps: Ps,
-    /// When the host had brought in what it missed.
-    pub filled_ps: Option<Ps>,
-    /// When it had come again and was taken.
-    pub taken_ps: Option<Ps>,
-}
-
-/// One direction between two nodes.
-#[derive(Debug, Default)]
-struct Link {
-    /// The number of the next packet that is sent.
-    next: u64,
-    unacked: VecDeque<Parcel>,
-    plan: u32,
-    /// The number of the next packet that is taken.
-    expects: u64,
-    /// Packets that came before their turn, by number.
-    early: BTreeMap<u64, usize>,
-    /// The packet that is due was dropped, and its record.
-    dropped: Option<usize>,
-}
-
-/// All links, and the misses on them.
-#[derive(Debug)]
-pub(super) struct Links {
-    on_miss: OnMiss,
-    /// Draws how long hosts take to serve misses, where the profile states ranges.
-    random: Option<Random>,
-    nodes: usize,
-    window: usize,
-    links: Vec<Link>,
-    missed: Vec<Missed>,
-    /// Steps of NICs that send again, or ask for it.
-    steps: Vec<VecDeque<VecDeque<Step>>>,
-}
-
-impl Links {
-    pub(super) fn new(shape: &Shape) -> Self {
-        let nodes = usize::from(shape.nodes);
-        let mut links = Vec::new();
-        links.resize_with(nodes * nodes, Link::default);
-        Self {
-            on_miss: shape.on_miss,
-            random: shape.miss_seed.map(Random::new),
-            nodes,
-            window: usize::from(shape.window),
-            links,
-            missed: Vec::new(),
-            steps: (0..nodes).map(|_| VecDeque::new()).collect(),
-        }
-    }
-
-    /// Whether a NIC takes nothing else while its host serves a miss.
-    pub(super) fn waits(&self) -> bool {
-        self.on_miss == OnMiss::Waits
-    }
-
-    /// What a NIC is to do for a link next.
-    pub(super) fn next_steps(&mut self, node: usize) -> Option<VecDeque<Step>> {
-        self.steps[node].pop_front()
-    }
-
-    /// Whether a NIC may send more before it has acks.
-    pub(super) fn has_room(&self, from: usize) -> bool {
-        let of = &self.links[from * self.nodes..(from + 1) * self.nodes];
-        of.iter().all(|link| link.unacked.len() < self.window)
-    }
-
-    fn link(&mut self, from: usize, to: usize) -> &mut Link {
-        &mut self.links[from * self.nodes + to]
-    }
-
-    /// How long the thread that serves misses lets wait, and takes; nothing if that is not drawn.
-    pub(super) fn draw(&mut self, profile: &Profile) -> Option<(Ps, Ps)> {
-        let random = self.random.as_mut()?;
-        let of = |cost| profile.of(cost);
-        // All times between are as likely.
-        let delay_ps = random.within(of(Cost::MissDelayLeast), of(Cost::MissDelayMost));
-        let (least, most) = (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost));
-        let even_percent = of(Cost::MissProcessingEven);
-        let is_even = even_percent > 0 && random.chance(even_percent);
-        Some((delay_ps, if is_even { random.within(least, most) } else { random.spread(least, most) }))
-    }
-}
+use crate::hardware::{Cost, Ps};
 
 /// What a NIC does with a packet that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

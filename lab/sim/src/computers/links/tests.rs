@@ -4,7 +4,7 @@ use mapwire_translation::{DesignConfig, DynamicHandleConfig};
 use mapwire_wire::{Endpoint, ProcessId};
 
 use super::*;
-use crate::computers::{Do, FIRST_ADDRESS, Send};
+use crate::computers::{Do, FIRST_ADDRESS, Send, Shape};
 use crate::hardware::{Constant, Origin, Profile, US};
 
 const TARGET: u64 = FIRST_ADDRESS + (1 << 20);
