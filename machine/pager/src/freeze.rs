@@ -181,11 +181,13 @@ impl Frozen {
             StoreError::system("read of /proc/self/mem", Os::from_io_error(&error).unwrap_or(Os::IO))
         };
         let memory = std::fs::File::open("/proc/self/mem").map_err(failure)?;
-        let copies = match copies {
-            Some(copies) => copies,
-            None => copies
-                .insert(Frames::new(MAX_BATCH_PAGES).map_err(|_| StoreError::Other("no memory for closed pages"))?),
-        };
+        let copies =
+            match copies {
+                Some(copies) => copies,
+                None => copies.insert(Frames::new(MAX_BATCH_PAGES).map_err(|_| {
+                    StoreError::Other("no memory for closed pages (see `ulimit -v` and vm.max_map_count)")
+                })?),
+            };
         for (index, item) in batch.items_mut().iter_mut().enumerate() {
             if is_closed(item) {
                 item.memory = copies.address(index);

@@ -63,11 +63,6 @@ impl Copies {
     /// For changes of what the disk has, which no thread makes during a fork: the seal ends.
     pub(super) fn changes(&self) -> RwLockReadGuard<'_, ()> {
         self.sealed_until_ns.store(0, Ordering::Relaxed);
-        self.looks()
-    }
-
-    /// For a fault. The seal stays, as the thread that forks may fault, too.
-    pub(super) fn looks(&self) -> RwLockReadGuard<'_, ()> {
         self.changing.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,6 +185,12 @@ impl Surroundings for Copies {
         let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
         let is_sealed = now_ns() < self.sealed_until_ns.load(Ordering::Relaxed);
         (!is_sealed).then(change)
+    }
+
+    fn beside<R>(&self, change: impl FnOnce() -> R) -> R {
+        // For a fault: the seal stays, as the thread that forks may fault, too.
+        let _looks = self.changing.read().unwrap_or_else(PoisonError::into_inner);
+        change()
     }
 
     fn discards<R>(&self, look: impl FnOnce(&mut VecDeque<(PageName, u32)>) -> R) -> R {

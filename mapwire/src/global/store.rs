@@ -83,7 +83,9 @@ impl BackingStore for DonorStore {
     }
 
     fn fetch_other(&self, page: &mut IncomingPage<'_>, attempt: u32) -> Result<(), StoreError> {
-        let _looks = self.copies.looks();
+        if self.copies.is_in_child() {
+            return Err(StoreError::Corrupt(page.id));
+        }
         self.copies.client.fetch_other(&*self.copies, page.id, page.bytes, attempt)
     }
 

@@ -5,17 +5,17 @@ use core::cell::Cell;
 use core::time::Duration;
 use std::sync::Arc;
 
-use mapwire_driver::Driver;
 use mapwire_driver::breach::Breach;
 use mapwire_driver::driver::confined::Caller;
 use mapwire_driver::engine::{Engine, TracedCall, exit_lost};
 use mapwire_driver::service_memory::ServiceMemory;
+use mapwire_driver::{Driver, DriverError};
 use mapwire_dsm::{Access, Counters, Dsm, Error as ModelError, Outcome, Progress, Protection};
 use mapwire_host::faults::{self, FaultInfo, FaultKind, Resolution};
 use mapwire_host::masking;
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
-use mapwire_node::{SharedEnd, SharedMemory};
+use mapwire_node::{RegisterError, SharedEnd, SharedMemory};
 use mapwire_translation::PAGE_BYTES;
 use mapwire_transport::board::{NAP, RankState};
 use mapwire_wire::{HandlerId, NodeId, TraceOp};
@@ -47,7 +47,11 @@ impl Calls {
         let thread = self.engine.thread().unwrap_or(0);
         let mut driver = self.engine.lock();
         let model = Box::new(SharedMemory::new(dsm, 1).with_meetings());
-        driver.register_service(HANDLER, model, Some(memory))?;
+        driver.register_service(HANDLER, model, Some(memory)).map_err(|error| match error {
+            // Another thread was first.
+            DriverError::Register(RegisterError::Taken(_)) => SharedError::Open,
+            error => error.into(),
+        })?;
         if driver.is_traced() {
             let (first, views) = (layout.views_range().start as u64, layout.views as u64);
             driver.note_call(thread, call(TraceOp::OpenShared, first, layout.bytes as u64));

@@ -22,14 +22,14 @@ impl<R: Read> Lines<R> {
     /// The next line without its end; `None` at the end of the text.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Fault> {
         self.line.clear();
-        let most = MAX_LINE_BYTES as u64 + 1;
+        let most = MAX_LINE_BYTES as u64 + 2;
         if (&mut self.input).take(most).read_until(b'\n', &mut self.line)? == 0 {
             return Ok(None);
         }
-        if self.line.len() > MAX_LINE_BYTES {
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        if line.len() > MAX_LINE_BYTES {
             return Err(Fault::from(format!("the line has more than {MAX_LINE_BYTES} bytes")));
         }
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 }

@@ -28,8 +28,7 @@ impl<F: Fabric> Driver<F> {
         memory: Option<ServiceMemory>,
     ) -> Result<(), DriverError> {
         // Word of those that go from here on comes through the node.
-        let gone = self.paths.all().find(|&rank| memory.is_some() && self.is_gone(rank));
-        if let Some(gone) = gone {
+        for gone in self.paths.all().filter(|&rank| memory.is_some() && self.is_gone(rank)) {
             service.handle_peer_gone(now_ns(), gone);
         }
         self.local.node.register(PROCESS, handler, service)?;

@@ -22,8 +22,16 @@ pub fn probe(backend: FaultBackend) -> Result<(), String> {
     Ok(())
 }
 
-/// One page, at an address that is free now.
+/// One page, at an address that is free now. Another thread may map memory there first, so several are tried.
 fn try_views() -> Result<Arc<MultiView>, String> {
+    let mut views = try_views_once();
+    for _ in 1..4 {
+        views = views.or_else(|_| try_views_once());
+    }
+    views
+}
+
+fn try_views_once() -> Result<Arc<MultiView>, String> {
     let free = Mapping::sparse(8 * ALIGN_BYTES, None).map_err(|errno| Errno::from(errno).to_string())?;
     let base = free.address().next_multiple_of(ALIGN_BYTES);
     drop(free);

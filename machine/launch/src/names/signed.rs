@@ -91,7 +91,11 @@ impl Notices {
         let lease = self.store.grant()?;
         for (key, value) in all {
             self.posted.push(Notice { key, value, lease });
-            self.create(self.posted.len() - 1, lease)?;
+            let created = self.create(self.posted.len() - 1, lease);
+            if created.is_err() {
+                self.posted.pop();
+                return created;
+            }
         }
         Ok(())
     }

@@ -67,6 +67,9 @@ pub trait Surroundings {
     /// Calls `change` while nothing else changes what the disk or donors have. `None`: the disk is to be left as it is for now.
     fn alone<R>(&self, change: impl FnOnce() -> R) -> Option<R>;
 
+    /// Calls `change` while nothing is changed [alone](Self::alone). It may run beside others of its kind.
+    fn beside<R>(&self, change: impl FnOnce() -> R) -> R;
+
     /// What donors are still to be told of versions that are wanted no more, under a lock.
     fn discards<R>(&self, look: impl FnOnce(&mut VecDeque<(PageName, u32)>) -> R) -> R;
 }
@@ -250,7 +253,9 @@ impl Client {
         let mut on_disk = Vec::new();
         for ((id, bytes), _) in rest.into_iter().zip(came).filter(|(_, came)| !came) {
             match around.word(id).known() {
-                Some(known) if !known.is_on_disk => self.look_elsewhere(around, id, bytes, 0)?,
+                Some(known) if !known.is_on_disk => {
+                    around.beside(|| self.look_elsewhere(around, (id, bytes), 0, Loss::Gone))?;
+                }
                 _ => on_disk.push((id, bytes)),
             }
         }
@@ -302,15 +307,16 @@ impl Client {
         attempt: u32,
     ) -> Result<(), S::Error> {
         self.missed.fetch_add(1, Ordering::Relaxed);
-        self.look_elsewhere(around, id, bytes, attempt)
+        around.beside(|| self.look_elsewhere(around, (id, bytes), attempt, Loss::Corrupt))
     }
 
+    /// Looks for a page wherever it may be besides. `why` is the error if it is nowhere.
     fn look_elsewhere<S: Surroundings>(
         &self,
         around: &S,
-        id: S::Id,
-        bytes: &mut [u8],
+        (id, bytes): (S::Id, &mut [u8]),
         mut attempt: u32,
+        why: Loss,
     ) -> Result<(), S::Error> {
         loop {
             let word = around.word(id);
@@ -334,7 +340,7 @@ impl Client {
                 }
                 // Another donor is asked the next time.
                 Elsewhere::NextDonor => attempt += 1,
-                Elsewhere::Nowhere => return Err(around.error(id, Loss::Corrupt)),
+                Elsewhere::Nowhere => return Err(around.error(id, why)),
             }
         }
     }

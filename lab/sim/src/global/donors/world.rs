@@ -252,6 +252,10 @@ impl<'a> Surroundings for World<'a> {
         Some(change())
     }
 
+    fn beside<R>(&self, change: impl FnOnce() -> R) -> R {
+        change()
+    }
+
     fn discards<R>(&self, look: impl FnOnce(&mut VecDeque<(PageName, u32)>) -> R) -> R {
         look(&mut self.own.discards.borrow_mut())
     }

@@ -56,6 +56,8 @@ fn open() -> Result<Library, OfiError> {
     let _kept = Handlers::keep();
     // SAFETY: loads a shared library by its name as the linker would; libfabric's initialisers ask nothing of the program.
     let object = unsafe { Object::open(Some("libfabric.so.1"), RTLD_NOW | RTLD_LOCAL) }.map_err(not_installed)?;
+    // Its threads and exit handlers stay, also where a function is missing.
+    let object = core::mem::ManuallyDrop::new(object);
     macro_rules! function {
         ($name:literal) => {
             // SAFETY: the type of each field below is that of the function's declaration in `rdma/fabric.h` and `rdma/fi_errno.h`; the
@@ -63,16 +65,14 @@ fn open() -> Result<Library, OfiError> {
             *unsafe { object.get($name) }.map_err(not_installed)?
         };
     }
-    let library = Library {
+    Ok(Library {
         version: function!(b"fi_version\0"),
         getinfo: function!(b"fi_getinfo\0"),
         freeinfo: function!(b"fi_freeinfo\0"),
         dupinfo: function!(b"fi_dupinfo\0"),
         fabric: function!(b"fi_fabric\0"),
         strerror: function!(b"fi_strerror\0"),
-    };
-    core::mem::forget(object);
-    Ok(library)
+    })
 }
 
 /// Handlers of fault signals, restored on drop.
