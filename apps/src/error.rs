@@ -63,3 +63,18 @@ pub fn ensure_same_bits(
         sequential[first],
     )))
 }
+
+/// Says what was being done when mapwire failed.
+pub(crate) fn while_doing(doing: &'static str) -> impl Fn(mapwire::Error) -> Failure {
+    move |error| Failure::Machine { doing, cause: error.to_string() }
+}
+
+/// A number of bytes as text.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..0x10_0000 => (1u64 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    format!("{:.1} {name}", bytes as f64 / unit as f64)
+}

@@ -14,6 +14,7 @@
 pub mod cli;
 pub mod crew;
 pub mod error;
+pub mod how;
 pub mod is;
 pub mod lu;
 pub mod phase;

@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mapwire::{Sharable, Shared, SharedSlice};
 
-use crate::crew::while_doing;
-use crate::error::Failure;
+use crate::error::{Failure, while_doing};
 
 /// An element of a block: plain old data for which zero bytes are a value.
 pub trait Element: Sharable + Sync {}

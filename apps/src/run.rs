@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use crate::cli::{How, Mode, rank_of_environment};
 use crate::crew::{Crew, Mark, Traffic, Worker};
-use crate::error::Failure;
+use crate::error::{Failure, show_bytes};
+use crate::how::{How, Mode, rank_of_environment};
 use crate::program::Program;
 use crate::report::{Comparison, Report, Round};
 
@@ -165,16 +165,6 @@ fn refuse_too_large(bytes: u64) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
-}
-
-/// A number of bytes as text.
-pub(crate) fn show_bytes(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        0..0x10_0000 => (1u64 << 10, "KiB"),
-        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
-        _ => (1 << 30, "GiB"),
-    };
-    format!("{:.1} {name}", bytes as f64 / unit as f64)
 }
 
 fn available_bytes() -> Option<u64> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mapwire::{LockGuard, Node, Shared, SharedSlice};
 
-use super::{TRAFFIC_FIELDS, Traffic};
-use crate::error::Failure;
+use super::traffic::{TRAFFIC_FIELDS, Traffic};
+use crate::error::{Failure, while_doing};
 
 /// Interval at which a rank that waits for rank 0 alone checks. It sleeps in between, to leave the processors free.
 const NAP: Duration = Duration::from_millis(2);
@@ -110,9 +110,4 @@ impl Joined {
         let met = self.shared.broadcast(0, 0);
         met.map(|_| ()).map_err(while_doing("meeting the other ranks"))
     }
-}
-
-/// Says what was being done when mapwire failed.
-pub(crate) fn while_doing(doing: &'static str) -> impl Fn(mapwire::Error) -> Failure {
-    move |error| Failure::Machine { doing, cause: error.to_string() }
 }

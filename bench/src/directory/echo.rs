@@ -3,7 +3,8 @@
 use mapwire::Node;
 use mapwire::services::{Action, Broken, Endpoint, HandlerId, NodeId, Service, endpoint};
 
-use super::{BenchError, OWNER, PATIENCE};
+use super::roles::{OWNER, PATIENCE};
+use crate::BenchError;
 
 const HANDLER: HandlerId = HandlerId(17);
 

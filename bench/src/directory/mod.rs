@@ -9,6 +9,7 @@
 mod echo;
 mod owner;
 mod requester;
+mod roles;
 mod times;
 
 use std::time::Duration;
@@ -26,14 +27,11 @@ use super::words::Words;
 use super::{BenchError, Plan};
 use owner::{Activity, Done, Program};
 use requester::Requester;
+use roles::{OWNER, PAGES, STORING};
 
-/// The ranks by their roles, besides rank 0, which asks.
-const OWNER: u16 = 1;
-const STORING: u16 = 2;
 const RANKS: usize = 3;
 
-/// Pages that are stored and listed at the owner, and bytes of its directory: rows are half full.
-const PAGES: u32 = 2048;
+/// Bytes of the owner's directory: its rows are half full.
 const DIRECTORY_BYTES: usize = 256 << 10;
 
 /// Getpages a second beside the owner's program, if nothing else is said (GMS-NP §4.6).
@@ -41,9 +39,6 @@ const RATE: u64 = 10_000;
 
 /// Pairs of a figure.
 const RUNS: u32 = 5;
-
-/// How long anything may take but a measurement.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Options of a job's ranks besides those of all benches.
 #[derive(Clone, Copy, Debug)]

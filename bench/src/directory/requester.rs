@@ -8,7 +8,9 @@ use mapwire::global::GlobalMemory;
 use mapwire::services::NodeId;
 use mapwire_gms::{GetPage, Outcome, PageName, PutPage};
 
-use super::{BenchError, OWNER, PAGES, PATIENCE, STORING, echo};
+use super::echo;
+use super::roles::{OWNER, PAGES, PATIENCE, STORING};
+use crate::BenchError;
 
 /// Frames of the program: puts that are under way while the directory is filled.
 pub(super) const FRAMES: u32 = 16;

@@ -18,8 +18,10 @@ use rustix::ioctl::opcode;
 use rustix::mm::{Advice, UserfaultfdFlags};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
-use super::BATCH;
 use crate::BenchError;
+
+/// Pages of one bare call, and of the pager's longest read-ahead.
+const BATCH: usize = 32;
 
 /// Private memory whose faults a thread serves by a copy of one page.
 pub(super) struct BarePages {

@@ -28,8 +28,6 @@ pub(crate) use remote::fault as remote_fault;
 
 /// Pages of a region are so many times those that may be in RAM.
 const TIMES: usize = 4;
-/// Pages of one bare call, and of the pager's longest read-ahead.
-const BATCH: usize = 32;
 
 /// With one donor the disk has each page too.
 const STORES: [&str; 4] = ["memory", "disk", "donor", "two donors"];

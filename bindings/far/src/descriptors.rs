@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_uint};
 use libc::{CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, EBADF, EBUSY, EINVAL};
 use mapwire_host::descriptors::{first_of_ours, forget, is_ours};
 
-use crate::maps::fail;
+use crate::calls::fail;
 use crate::threads;
 
 unsafe extern "C" {

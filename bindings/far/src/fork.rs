@@ -19,7 +19,7 @@ use libc::{SIGSEGV, sigaction, siginfo_t, sigset_t};
 use mapwire_host::faults::{Previous, pass_on};
 use mapwire_pager::{Frozen, PagerError};
 
-use crate::libraries::c_librarys_own;
+use crate::c_library::c_librarys_own;
 use crate::ranges::Ranges;
 use crate::report;
 use crate::state::{CANNOT_START, clear_space, set_space, space};

@@ -6,7 +6,7 @@ use std::ptr;
 use libc::{EINVAL, ENOMEM};
 use libmimalloc_sys as mi;
 
-use crate::maps::refuse;
+use crate::calls::refuse;
 use crate::state::space;
 use crate::{inner, threads};
 

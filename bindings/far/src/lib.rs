@@ -6,10 +6,12 @@
 //! | module | what it is |
 //! |---|---|
 //! | `settings` | the variables that `mapwire far` sets |
-//! | `state` | whether far memory is on, and the calls of the program that it serves |
+//! | `start` | turns far memory on before the program runs |
+//! | `state` | whether far memory is on |
 //! | `fork` | far memory in a forked child |
 //! | `space` | the range of addresses, and its assigned parts |
 //! | `ranges` | which parts of it are free, or locked |
+//! | `calls` | the failures of calls for memory, and whole pages |
 //! | `maps` | `mmap`, `munmap`, `madvise` |
 //! | `moves` | `mremap` |
 //! | `locks` | `mlock`, `mlockall` and their like |
@@ -19,6 +21,7 @@
 //! | `threads` | `pthread_create` |
 //! | `ending` | `_exit` |
 //! | `libraries` | `dlopen` |
+//! | `c_library` | the C library's own functions |
 //! | `report` | figures at the end of the program |
 //!
 //! # Memory of the library itself
@@ -30,6 +33,10 @@
 // Programs find these functions by their names; no Rust module uses them.
 #![allow(unreachable_pub)]
 
+#[allow(unsafe_code)]
+mod c_library;
+#[allow(unsafe_code)]
+mod calls;
 #[allow(unsafe_code)]
 mod descriptors;
 #[allow(unsafe_code)]
@@ -52,6 +59,8 @@ mod ranges;
 mod report;
 mod settings;
 mod space;
+#[allow(unsafe_code)]
+mod start;
 #[allow(unsafe_code)]
 mod state;
 #[allow(unsafe_code)]

@@ -4,12 +4,13 @@
 //! The C library looks libraries up for its caller, which it finds by the return address. These functions must keep that address: they
 //! jump to the C library's own.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
 
 use libc::RTLD_DEEPBIND;
 
+use crate::c_library::c_librarys_own;
 use crate::state::space;
 
 /// dlopen(3).
@@ -71,19 +72,6 @@ unsafe extern "C" fn prepare(flags: *mut c_int) -> *mut c_void {
         true => no_libraries as *mut c_void,
         false => found,
     }
-}
-
-/// The C library's function of this name, which is looked up once: `dlsym` frees what an earlier failure of the program has left, and in a
-/// child that is being made there is nothing that could free it. Null if there is none.
-pub(crate) fn c_librarys_own(name: &CStr, found: &AtomicPtr<c_void>) -> *mut c_void {
-    let known = found.load(Ordering::Relaxed);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: looks a name up, in the libraries behind this one.
-    let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    found.store(known, Ordering::Relaxed);
-    known
 }
 
 /// In place of the C library's own where that is not found.

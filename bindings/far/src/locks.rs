@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{EINVAL, ENOMEM};
 use mapwire_host::page::PAGE_BYTES;
 
-use crate::maps::{fail, whole};
+use crate::calls::{fail, whole};
 use crate::report;
 use crate::space::Space;
 use crate::state::{part_of_space, space};

@@ -18,6 +18,7 @@ use libc::{
 };
 use mapwire_host::page::PAGE_BYTES;
 
+use crate::calls::{fail, refuse, whole};
 use crate::locks;
 use crate::space::Space;
 use crate::state::{part_of_space, space};
@@ -28,19 +29,6 @@ pub(crate) const LEAST_BYTES: usize = 1 << 20;
 /// Flags with which memory is not far: it has a fixed address, or is of a kind unknown to the pager.
 const NOT_FAR: c_int =
     MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED | MAP_32BIT | MAP_SYNC;
-
-/// Fails with this error, as a call that gives an address.
-pub(crate) fn refuse(code: c_int) -> *mut c_void {
-    // SAFETY: the place is this thread's.
-    unsafe { *libc::__errno_location() = code };
-    MAP_FAILED
-}
-
-/// Fails with this error, as a call that gives a number.
-pub(crate) fn fail(code: c_int) -> c_int {
-    refuse(code);
-    -1
-}
 
 /// What new far memory holds.
 #[derive(Clone, Copy)]
@@ -180,11 +168,6 @@ fn replace(space: &Space, part: Range<usize>, bytes: usize, rights: c_int, sourc
         0 => ptr::with_exposed_provenance_mut(part.start),
         _ => MAP_FAILED,
     }
-}
-
-/// The part, extended to the end of its last page.
-pub(crate) fn whole(part: Range<usize>) -> Range<usize> {
-    part.start..part.end.next_multiple_of(PAGE_BYTES)
 }
 
 /// munmap(2).

@@ -7,8 +7,9 @@ use libc::{EINVAL, ENOMEM, MADV_COLD, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAY
 use mapwire_host::memory::is_plain_memory;
 use mapwire_host::page::PAGE_BYTES;
 
+use crate::calls::{refuse, whole};
 use crate::locks;
-use crate::maps::{LEAST_BYTES, Source, give_back, protect, refuse, take, whole};
+use crate::maps::{LEAST_BYTES, Source, give_back, protect, take};
 use crate::state::{space, space_of};
 use crate::threads;
 

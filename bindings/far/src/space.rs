@@ -10,7 +10,6 @@ use mapwire_host::page::PAGE_BYTES;
 use mapwire_pager::{BackingStore, DiskStore, FileChanges, Frozen, Pager, PagerError, Region, Statistics};
 
 use crate::ranges::Ranges;
-use crate::report;
 use crate::settings::Settings;
 use crate::threads;
 
@@ -54,19 +53,16 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Reserves the range, and starts the thread that serves its faults.
+    /// Reserves the range, and starts the thread that serves its faults. Donors that fail are reported by `say`.
     ///
     /// # Errors
     /// Names what the computer does not allow, and how to fix it.
-    pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
+    pub(crate) fn start(settings: &Settings, say: fn(&str)) -> Result<Self, StartError> {
         let folder = &settings.disk;
         let store = DiskStore::new(folder).map_err(|cause| StartError::Disk { folder: folder.clone(), cause })?;
         let store: Box<dyn BackingStore> = match settings.lenders.clone() {
             None => Box::new(store),
-            Some(lenders) => {
-                let report = |text: &str| report::line(format_args!("mapwire far: {text}"));
-                Box::new(DonorStore::new(store, lenders, report).map_err(StartError::Thread)?)
-            }
+            Some(lenders) => Box::new(DonorStore::new(store, lenders, say).map_err(StartError::Thread)?),
         };
         let pager = Pager::new(settings.local_pages, store)?;
         let region = pager.map(BYTES as usize, None)?;

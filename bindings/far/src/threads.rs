@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{ENOMEM, pthread_attr_t, pthread_t};
 
-use crate::libraries::c_librarys_own;
+use crate::c_library::c_librarys_own;
 
 thread_local! {
     /// Whether this thread is creating another.

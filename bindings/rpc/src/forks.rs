@@ -1,12 +1,22 @@
 //! Owners of objects across forks: after `fork` the child has the memory of its parent's nodes, and none of their threads.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use mapwire_host::processes::Owner;
 
+/// What a new child calls, once there is something to be left.
+static LEAVE: OnceLock<fn()> = OnceLock::new();
+
 extern "C" fn in_child() {
-    crate::transport::leave_in_child();
+    if let Some(leave) = LEAVE.get() {
+        leave();
+    }
+}
+
+/// Has new children call `leave`, which waits for no lock.
+pub(crate) fn call_in_children(leave: fn()) {
+    LEAVE.get_or_init(|| leave);
 }
 
 /// Closes a descriptor that this child inherited. Its owners are the parent's: the child must forget its copies of them.

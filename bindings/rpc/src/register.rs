@@ -1,46 +1,19 @@
 //! Creation and registration of servers: the functions of libtirpc, which also offer what they register to clients of this network.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use std::os::unix::net::UnixStream;
 use std::sync::Once;
 
 use crate::abi::{Bool, Dispatch, FALSE, NetConfig, Transport, ULong};
 use crate::names::Served;
-use crate::rpcbind::NETWORK;
 use crate::settings::{Use, usage};
 use crate::simple;
 use crate::tirpc::{Tirpc, tirpc};
-use crate::transport::{is_ours, offer, withdraw};
+use crate::transport::{is_mapwire, is_ours, offer, serve, withdraw};
 
 pub(crate) fn dispatch_of(function: *const c_void) -> Dispatch {
     // SAFETY: null is `None`; others are dispatch functions, as in C.
     unsafe { core::mem::transmute::<*const c_void, Dispatch>(function) }
-}
-
-pub(crate) unsafe fn is_mapwire(network: *const c_char) -> bool {
-    // SAFETY: null, or a string that ends with zero.
-    !network.is_null() && unsafe { CStr::from_ptr(network) } == NETWORK
-}
-
-/// Offers `served` here, and has libtirpc dispatch its calls.
-pub(crate) fn serve(dispatch: Dispatch, served: Served) -> *mut Transport {
-    let Some(library) = tirpc() else {
-        return core::ptr::null_mut();
-    };
-    let transport = match offer(served) {
-        Ok(transport) => transport,
-        Err(error) => {
-            crate::log::warn(&error.to_string());
-            return core::ptr::null_mut();
-        }
-    };
-    // SAFETY: this network's handle, and the program's function; without a network rpcbind is not asked.
-    let is_listed =
-        unsafe { (library.svc_reg)(transport, served.program, served.version, dispatch, core::ptr::null()) };
-    match is_listed {
-        FALSE => core::ptr::null_mut(),
-        _ => transport,
-    }
 }
 
 /// Whether rpcbind runs, without which servers of other networks cannot be found.

@@ -9,9 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{Bool, Dispatch, FALSE, Procedure, ServiceRequest, Transport, Xdr, XdrProc};
 use crate::names::Served;
-use crate::register::{is_mapwire, serve};
 use crate::tirpc::{Tirpc, tirpc};
-use crate::transport::is_ours;
+use crate::transport::{is_mapwire, is_ours, serve};
 
 /// Room for arguments: more than libtirpc has (9,000 bytes by tcp). A decoder allocates longer ones.
 const ARGUMENTS_BYTES: usize = 64 << 10;

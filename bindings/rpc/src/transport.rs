@@ -1,6 +1,6 @@
 //! The `SVCXPRT` of this network, which libtirpc polls, dispatches from and answers through as with any other.
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mapwire::meeting::MeetingError;
@@ -8,12 +8,13 @@ use mapwire::rpc::{AuthProblem, Credential, Encoder, ReplyStatus, Request};
 use rustix::io::Errno;
 
 use crate::abi::{
-    AUTH_ERROR, AUTH_NONE, AUTH_SYS, Bool, CallBody, FALSE, MSG_ACCEPTED, NetBuf, OpaqueAuth, RpcMessage, TRUE,
-    Transport, TransportExtension, TransportOps, TransportOps2, XPRT_IDLE, XPRT_MOREREQS, XdrProc,
+    AUTH_ERROR, AUTH_NONE, AUTH_SYS, Bool, CallBody, Dispatch, FALSE, MSG_ACCEPTED, NetBuf, OpaqueAuth, RpcMessage,
+    TRUE, Transport, TransportExtension, TransportOps, TransportOps2, XPRT_IDLE, XPRT_MOREREQS, XdrProc,
 };
 use crate::client::network;
+use crate::forks::call_in_children;
 use crate::names::Served;
-use crate::rpcbind;
+use crate::rpcbind::{self, NETWORK};
 use crate::serving::Serving;
 use crate::tirpc::tirpc;
 use crate::xdr;
@@ -46,7 +47,7 @@ fn lock() -> MutexGuard<'static, Option<Offer>> {
 
 /// In a new forked child: leaves the parent's objects to the parent, unless another thread was using them. Then they are left when they
 /// are next requested.
-pub(crate) fn leave_in_child() {
+fn leave_in_child() {
     if let Ok(mut offers) = SERVING.try_lock()
         && let Some(offer) = offers.as_mut()
     {
@@ -57,6 +58,7 @@ pub(crate) fn leave_in_child() {
 /// The handle of this network, made on first use.
 fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
     if offer.is_none() {
+        call_in_children(leave_in_child);
         let os = |errno| MeetingError::Os { call: "epoll_create1", errno };
         let library = tirpc().ok_or(os(Errno::NOSYS))?;
         let serving = Serving::new().map_err(os)?;
@@ -66,6 +68,32 @@ fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
         *offer = Some(Offer { serving, transport: transport as usize });
     }
     offer.as_mut().ok_or(MeetingError::Os { call: "epoll_create1", errno: Errno::NOMEM })
+}
+
+pub(crate) unsafe fn is_mapwire(network: *const c_char) -> bool {
+    // SAFETY: null, or a string that ends with zero.
+    !network.is_null() && unsafe { CStr::from_ptr(network) } == NETWORK
+}
+
+/// Offers `served` here, and has libtirpc dispatch its calls.
+pub(crate) fn serve(dispatch: Dispatch, served: Served) -> *mut Transport {
+    let Some(library) = tirpc() else {
+        return core::ptr::null_mut();
+    };
+    let transport = match offer(served) {
+        Ok(transport) => transport,
+        Err(error) => {
+            crate::log::warn(&error.to_string());
+            return core::ptr::null_mut();
+        }
+    };
+    // SAFETY: this network's handle, and the program's function; without a network rpcbind is not asked.
+    let is_listed =
+        unsafe { (library.svc_reg)(transport, served.program, served.version, dispatch, core::ptr::null()) };
+    match is_listed {
+        FALSE => core::ptr::null_mut(),
+        _ => transport,
+    }
 }
 
 /// Reported port of the superuser's calls: only the superuser can bind it, and servers may trust it.

@@ -1,5 +1,6 @@
 //! The ranks of this host: children that are watched and ended, the broker that serves them, and their output.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,16 +14,18 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitStatus, getpgid, kill_process, kill_process_group};
 
-use super::Job;
 use super::ending::{self, RankEnd};
+use super::group::Group;
 use super::hosts::{Message, Uplink};
 use super::keeper::Link;
 use super::lines::Lines;
 use super::names::{Heard, Membership};
 use super::oom::OomKills;
 use super::signals;
-use super::start;
 use super::supervisor::{Crew, Ended, FIRST_TOKEN, KILL_GRACE, Phase, Supervisor};
+use super::{Job, Layout};
+use super::{provider, spawn, start, terminal};
+use crate::config::Bind;
 use crate::see::Sample;
 
 /// Time for processes that ranks left behind to finish their output, after a clean end.
@@ -32,14 +35,14 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const SERVED: u64 = FIRST_TOKEN;
 const PIPES: u64 = FIRST_TOKEN + 1;
 
-pub(super) struct Pipe {
+struct Pipe {
     fd: OwnedFd,
     lines: Lines,
     watched: bool,
 }
 
 impl Pipe {
-    pub(super) fn new(fd: OwnedFd, rank: u32, tag: bool) -> io::Result<Self> {
+    fn new(fd: OwnedFd, rank: u32, tag: bool) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Self { fd, lines: Lines::new(rank, tag), watched: false })
     }
@@ -54,24 +57,24 @@ impl fmt::Display for StopsOf {
     }
 }
 
-pub(super) struct Rank {
-    pub(super) pid: Pid,
+struct Rank {
+    pid: Pid,
     /// Standard output and standard error, until their ends.
-    pub(super) pipes: [Option<Pipe>; 2],
-    pub(super) end: Option<RankEnd>,
-    pub(super) stopped_at: Option<Instant>,
+    pipes: [Option<Pipe>; 2],
+    end: Option<RankEnd>,
+    stopped_at: Option<Instant>,
 }
 
 pub(super) struct Ranks {
-    pub(super) broker: Broker,
+    broker: Broker,
     /// Those of this host, in their order.
-    pub(super) ranks: Vec<Rank>,
+    ranks: Vec<Rank>,
     /// The number of the first.
     first: u32,
     /// The way to who started this launcher on another host.
     uplink: Option<Uplink>,
     /// The membership of a job whose other ranks other commands start.
-    pub(super) named: Option<Membership>,
+    named: Option<Membership>,
     stop_grace: Duration,
     /// Lines of stops, of which a rank can have any number.
     stops: LogLimit<StopsOf>,
@@ -100,7 +103,7 @@ pub(super) fn run(mut job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, O
             return (Ended::early(1, keeper), None);
         }
     };
-    if let Err((code, why)) = start::ranks(&mut ranks, supervisor.group.as_ref(), &job) {
+    if let Err((code, why)) = start_all(&mut ranks, supervisor.group.as_ref(), &job) {
         supervisor.say(&why);
         ranks.tell_members(&supervisor, code);
         supervisor.kill(&mut ranks, code, Instant::now());
@@ -108,6 +111,68 @@ pub(super) fn run(mut job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, O
     let ended = supervisor.run(&mut ranks);
     tracing::debug!(stats = ?ranks.broker.stats(), "the job is over");
     (ended, ranks.uplink)
+}
+
+/// Starts all ranks. On an error, those started so far run; the exit code and the reason follow.
+fn start_all(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result<(), crate::Failure> {
+    let processors = match job.settings.bind {
+        Bind::None => Vec::new(),
+        Bind::Core => {
+            spawn::processors().map_err(|error| (1, format!("--bind core: cannot read the processors: {error}")))?
+        }
+    };
+    let of_provider = provider::variables(&job.settings.environment, |name| {
+        std::env::var_os(name).is_some() || job.variables.iter().any(|(given, _)| given == name)
+    });
+    let mut stdin = (job.layout.ranks.start == 0).then(|| all.stdin_of_rank_0());
+    for rank in job.layout.ranks.clone() {
+        let mut environment = rank_variables(all, rank, &job.layout);
+        for (name, value) in &job.settings.environment {
+            environment.push((name.as_str().into(), value.as_str().into()));
+        }
+        // First, so that -x cannot break what ranks rely on.
+        environment.splice(0..0, job.variables.iter().cloned());
+        environment.splice(0..0, terminal::variables(job.settings.stdout));
+        environment.splice(0..0, of_provider.iter().cloned());
+        let local = (rank - job.layout.ranks.start) as usize;
+        let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
+        let stdin = stdin.take().unwrap_or_else(start::nothing);
+        let name = job.program.name.to_string_lossy();
+        let started = spawn::start(&job.program, &environment, stdin, job.settings.stdout, processor, group)
+            .and_then(|s| {
+                let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
+                let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
+                let pipes = [Some(out), Some(err)];
+                Ok(Rank { pid: s.pid, pipes, end: None, stopped_at: None })
+            })
+            .map_err(|error| (126, format!("cannot start rank {rank}, {name}: {}", start::explain(&error))))?;
+        let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
+        all.broker.set_process(rank, pid);
+        all.ranks.push(started);
+        // Those that run already need not wait until the last is started.
+        all.broker.handle_ready(Instant::now());
+    }
+    Ok(())
+}
+
+/// A rank's variables, beside the launcher's own and the options.
+fn rank_variables(all: &Ranks, rank: u32, place: &Layout) -> Vec<(OsString, OsString)> {
+    let local = (rank - place.ranks.start).to_string();
+    let (rank_text, size) = (rank.to_string(), place.size().to_string());
+    let pairs = [
+        ("MAPWIRE_JOB", all.broker.address().to_string()),
+        ("MAPWIRE_RANK", rank_text.clone()),
+        ("MAPWIRE_SIZE", size.clone()),
+        ("RANK", rank_text),
+        ("WORLD_SIZE", size),
+        ("LOCAL_RANK", local),
+    ];
+    let named = all.named.as_ref();
+    pairs
+        .into_iter()
+        .map(|(k, v)| (k.into(), v.into()))
+        .chain(named.into_iter().flat_map(|it| it.variables(rank)))
+        .collect()
 }
 
 impl Ranks {
@@ -164,7 +229,7 @@ impl Ranks {
         }
     }
 
-    pub(super) fn stdin_of_rank_0(&mut self) -> Stdio {
+    fn stdin_of_rank_0(&mut self) -> Stdio {
         let Some(uplink) = &mut self.uplink else {
             return start::stdin_of_rank_0();
         };

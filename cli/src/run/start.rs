@@ -1,11 +1,10 @@
 //! Everything between the command line and a running job.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mapwire_host::limits::advice;
 use mapwire_transport::job::channels;
@@ -13,11 +12,7 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::group::Group;
-use super::ranks::{Pipe, Rank, Ranks};
-use super::{Job, Layout};
-use super::{provider, spawn, terminal};
-use crate::config::Bind;
+use super::Job;
 
 pub(super) fn broker(job: &Job) -> Result<Broker, String> {
     let hosts = &job.layout.hosts;
@@ -39,68 +34,6 @@ pub(super) fn raise_descriptor_limit(ranks: u32) {
     if current.is_some_and(|now| now < wanted) {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
-}
-
-/// Starts all ranks. On an error, those started so far run; the exit code and the reason follow.
-pub(super) fn ranks(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result<(), crate::Failure> {
-    let processors = match job.settings.bind {
-        Bind::None => Vec::new(),
-        Bind::Core => {
-            spawn::processors().map_err(|error| (1, format!("--bind core: cannot read the processors: {error}")))?
-        }
-    };
-    let of_provider = provider::variables(&job.settings.environment, |name| {
-        std::env::var_os(name).is_some() || job.variables.iter().any(|(given, _)| given == name)
-    });
-    let mut stdin = (job.layout.ranks.start == 0).then(|| all.stdin_of_rank_0());
-    for rank in job.layout.ranks.clone() {
-        let mut environment = rank_variables(all, rank, &job.layout);
-        for (name, value) in &job.settings.environment {
-            environment.push((name.as_str().into(), value.as_str().into()));
-        }
-        // First, so that -x cannot break what ranks rely on.
-        environment.splice(0..0, job.variables.iter().cloned());
-        environment.splice(0..0, terminal::variables(job.settings.stdout));
-        environment.splice(0..0, of_provider.iter().cloned());
-        let local = (rank - job.layout.ranks.start) as usize;
-        let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
-        let stdin = stdin.take().unwrap_or_else(nothing);
-        let name = job.program.name.to_string_lossy();
-        let started = spawn::start(&job.program, &environment, stdin, job.settings.stdout, processor, group)
-            .and_then(|s| {
-                let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
-                let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
-                let pipes = [Some(out), Some(err)];
-                Ok(Rank { pid: s.pid, pipes, end: None, stopped_at: None })
-            })
-            .map_err(|error| (126, format!("cannot start rank {rank}, {name}: {}", explain(&error))))?;
-        let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
-        all.broker.set_process(rank, pid);
-        all.ranks.push(started);
-        // Those that run already need not wait until the last is started.
-        all.broker.handle_ready(Instant::now());
-    }
-    Ok(())
-}
-
-/// A rank's variables, beside the launcher's own and the options.
-fn rank_variables(all: &Ranks, rank: u32, place: &Layout) -> Vec<(OsString, OsString)> {
-    let local = (rank - place.ranks.start).to_string();
-    let (rank_text, size) = (rank.to_string(), place.size().to_string());
-    let pairs = [
-        ("MAPWIRE_JOB", all.broker.address().to_string()),
-        ("MAPWIRE_RANK", rank_text.clone()),
-        ("MAPWIRE_SIZE", size.clone()),
-        ("RANK", rank_text),
-        ("WORLD_SIZE", size),
-        ("LOCAL_RANK", local),
-    ];
-    let named = all.named.as_ref();
-    pairs
-        .into_iter()
-        .map(|(k, v)| (k.into(), v.into()))
-        .chain(named.into_iter().flat_map(|it| it.variables(rank)))
-        .collect()
 }
 
 /// The error, and how to mend it.

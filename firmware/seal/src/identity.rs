@@ -4,7 +4,7 @@ use mapwire_wire::NodeId;
 
 use crate::keys::{JobSecret, PublicKey, StaticKey};
 use crate::mac::MacKey;
-use crate::noise::{self, Grant, Keys, Started};
+use crate::noise::{self, Grant, Keys, Own, Started};
 use crate::session::Rotation;
 use crate::wire::{FIRST_BYTES, Header, SECOND_BYTES};
 
@@ -61,13 +61,17 @@ impl Identity {
         Header::initiate(self.config.me, peer, self.config.job, index, continues)
     }
 
+    const fn own(&self) -> Own<'_> {
+        (&self.config.secret, &self.config.key)
+    }
+
     pub(crate) fn start(
         &self,
         peer: &PublicKey,
         initiate: &Header,
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Option<(Started, [u8; FIRST_BYTES])> {
-        Started::new(&self.config, peer, initiate, entropy)
+        Started::new(self.own(), peer, initiate, entropy)
     }
 
     /// Answers a handshake of `peer`.
@@ -78,6 +82,6 @@ impl Identity {
         grant: Grant,
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Option<([u8; SECOND_BYTES], Keys)> {
-        noise::answer(&self.config, peer, initiate, grant, entropy)
+        noise::answer(self.own(), peer, initiate, grant, entropy)
     }
 }

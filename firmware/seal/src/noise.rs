@@ -11,14 +11,16 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 
 use crate::aead::KEY_BYTES;
-use crate::identity::Config;
-use crate::keys::PublicKey;
+use crate::keys::{JobSecret, PublicKey, StaticKey};
 use crate::wire::{FIRST_BYTES, GRANT_BYTES, HEADER_BYTES, Header, SECOND_BYTES, u32_at};
 
 const PROTOCOL: &str = "Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s";
 const LABEL: &[u8; 12] = b"mapwire seal";
 /// Heap memory that `snow` uses for one handshake, approximately.
 pub(crate) const HANDSHAKE_HEAP_BYTES: usize = 1_024;
+
+/// What a node brings to a handshake.
+pub(crate) type Own<'a> = (&'a JobSecret, &'a StaticKey);
 
 pub(crate) struct Keys {
     sealing: [u8; KEY_BYTES],
@@ -49,12 +51,12 @@ pub(crate) struct Started(HandshakeState);
 
 impl Started {
     pub(crate) fn new(
-        config: &Config,
+        own: Own<'_>,
         peer: &PublicKey,
         initiate: &Header,
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Option<(Self, [u8; FIRST_BYTES])> {
-        let mut handshake = build(config, peer, initiate, entropy, true)?;
+        let mut handshake = build(own, peer, initiate, entropy, true)?;
         let mut message = [0; FIRST_BYTES];
         let length = handshake.write_message(&[], &mut message).ok()?;
         (length == FIRST_BYTES).then_some((Self(handshake), message))
@@ -97,13 +99,13 @@ impl Grant {
 
 /// Answers a first message with a second one, which carries `grant`; `None` if the first does not come from the peer.
 pub(crate) fn answer(
-    config: &Config,
+    own: Own<'_>,
     peer: &PublicKey,
     (initiate, message): (&Header, &[u8; FIRST_BYTES]),
     grant: Grant,
     entropy: &mut dyn FnMut(&mut [u8]),
 ) -> Option<([u8; SECOND_BYTES], Keys)> {
-    let mut handshake = build(config, peer, initiate, entropy, false)?;
+    let mut handshake = build(own, peer, initiate, entropy, false)?;
     handshake.read_message(message, &mut [0; FIRST_BYTES]).ok()?;
     let mut answer = [0; SECOND_BYTES];
     let mut payload = [0; GRANT_BYTES];
@@ -116,9 +118,9 @@ pub(crate) fn answer(
     Some((answer, Keys::of(handshake)?))
 }
 
-/// Of the node of `config` with `peer`; `initiate` is the header of the datagram that carries the first message.
+/// Of the node of `own` with `peer`; `initiate` is the header of the datagram that carries the first message.
 fn build(
-    config: &Config,
+    own: Own<'_>,
     peer: &PublicKey,
     initiate: &Header,
     entropy: &mut dyn FnMut(&mut [u8]),
@@ -131,8 +133,8 @@ fn build(
     let mut ephemeral = [0; 32];
     entropy(&mut ephemeral);
     let builder = Builder::with_resolver(PROTOCOL.parse().ok()?, Box::new(Lent(ephemeral)))
-        .psk(0, config.secret.bytes())
-        .and_then(|builder| builder.local_private_key(config.key.bytes()))
+        .psk(0, own.0.bytes())
+        .and_then(|builder| builder.local_private_key(own.1.bytes()))
         .and_then(|builder| builder.remote_public_key(&peer.0))
         .and_then(|builder| builder.prologue(&prologue))
         .ok()?;
@@ -177,28 +179,21 @@ mod tests {
     use mapwire_wire::NodeId;
 
     use super::*;
-    use crate::{JobSecret, Rotation, StaticKey};
 
     /// Whether a handshake succeeds between these sides, given what each believes.
     fn agrees(
-        (secret, own, peer, initiate): (u8, u8, u8, Header),
+        (secret, own_seed, peer, initiate): (u8, u8, u8, Header),
         (its_secret, its_own, its_peer, its_initiate): (u8, u8, u8, Header),
     ) -> bool {
-        let config = |secret: u8, own: u8| Config {
-            me: NodeId(0),
-            nodes: 4,
-            job: 3,
-            secret: JobSecret::new([secret; 32]),
-            key: StaticKey::new([own; 32]),
-            rotation: Rotation::default(),
-        };
+        let own = |secret: u8, key: u8| (JobSecret::new([secret; 32]), StaticKey::new([key; 32]));
         let public = |seed: u8| StaticKey::new([seed; 32]).public();
         let mut entropy = |bytes: &mut [u8]| bytes.fill(99);
-        let (mut started, first) = Started::new(&config(secret, own), &public(peer), &initiate, &mut entropy).unwrap();
-        let config = config(its_secret, its_own);
+        let (secret, key) = own(secret, own_seed);
+        let (mut started, first) = Started::new((&secret, &key), &public(peer), &initiate, &mut entropy).unwrap();
+        let (its_secret, its_key) = own(its_secret, its_own);
         let grant = Grant::new(7, true);
         let Some((mut second, its_keys)) =
-            answer(&config, &public(its_peer), (&its_initiate, &first), grant, &mut entropy)
+            answer((&its_secret, &its_key), &public(its_peer), (&its_initiate, &first), grant, &mut entropy)
         else {
             return false;
         };

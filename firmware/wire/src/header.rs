@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ids::Key;
-use crate::packet::Kind;
+use crate::kind::Kind;
 
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 48;

@@ -42,6 +42,7 @@ pub mod control;
 pub mod error;
 pub mod header;
 pub mod ids;
+pub mod kind;
 pub mod link;
 pub mod log;
 pub mod packet;
@@ -60,7 +61,8 @@ pub use header::{
     SIGNAL_TRAILER_BYTES, VERSION,
 };
 pub use ids::{Endpoint, ExportId, FetchId, HandlerId, ImportId, Key, MessageId, NodeId, ProcessId, Rights};
-pub use packet::{Kind, Repr};
+pub use kind::Kind;
+pub use packet::Repr;
 pub use payload::InlinePayload;
 pub use refusal::Refusal;
 pub use signal::{Signal, SignalOp};

@@ -19,32 +19,11 @@ use crate::atomic::{Atomic, check_word};
 use crate::error::{WireError, known, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
 use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId, ProcessId};
+use crate::kind::Kind;
 use crate::payload::{
     ATOMIC_REQUEST_BYTES, InlinePayload, WORDS_BYTES, read_atomic, read_fetch_request, read_store_refused,
 };
 use crate::refusal::Refusal;
-
-codes! {
-    /// Kind of a packet.
-    pub enum Kind: u8 {
-        /// Data for an export.
-        Store = 1 => "store",
-        /// Asks for bytes of an export.
-        FetchRequest = 2 => "fetch request",
-        /// Bytes that were asked for.
-        FetchReply = 3 => "fetch reply",
-        /// Says why a fetch is not answered.
-        FetchRefused = 4 => "fetch refused",
-        /// Says why a store was not applied.
-        StoreRefused = 5 => "store refused",
-        /// For a row of the handler dispatch table.
-        Handler = 6 => "handler",
-        /// Uses up its sequence number, nothing else.
-        Nothing = 7 => "nothing",
-        /// Changes a word of an export, and asks for the old value.
-        Atomic = 8 => "atomic",
-    }
-}
 
 /// A legal packet, without the payload bytes that it only carries along.
 ///

@@ -5,40 +5,9 @@ use core::ops::Range;
 use rustix::mm::MprotectFlags;
 
 use crate::mapping::Rights;
-use crate::memory::MemoryError;
+use crate::memory::error::MemoryError;
 use crate::page::PAGE_BYTES;
-use crate::procmap;
-
-/// One line of `/proc/self/maps`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MappedRange {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    pub(crate) executable: bool,
-    /// Whether others that map the same file see stores.
-    pub(crate) shared: bool,
-    /// Size of its pages, in bytes; 0 if unknown.
-    pub(crate) page_bytes: u64,
-    /// Offset of the first byte in the file.
-    pub(crate) offset: u64,
-    /// Major and minor number of the file's device.
-    pub(crate) device: (u32, u32),
-    /// Inode number of the file; 0 for anonymous memory.
-    pub(crate) inode: u64,
-    /// File or `[heap]`, `[stack]`; empty for anonymous memory. Empty from [`Maps`] if the kernel answers without text.
-    pub(crate) name: String,
-}
-
-impl MappedRange {
-    pub(crate) fn rights(&self) -> MprotectFlags {
-        let allowed = |is: bool, flag| if is { flag } else { MprotectFlags::empty() };
-        allowed(self.readable, MprotectFlags::READ)
-            | allowed(self.writable, MprotectFlags::WRITE)
-            | allowed(self.executable, MprotectFlags::EXEC)
-    }
-}
+use crate::procmap::{self, MappedRange};
 
 /// The mappings, queried range by range.
 #[derive(Debug, Default)]
@@ -139,7 +108,7 @@ pub fn check_memory(address: usize, bytes: usize, stores: bool) -> Result<(), Me
     while at < end {
         let range = match maps.at_or_after(at) {
             Some(range) if range.start <= at => range,
-            None if maps.is_blind() && crate::memory::memory_is_mapped(address, bytes) => break,
+            None if maps.is_blind() && crate::memory::raw::memory_is_mapped(address, bytes) => break,
             _ => return Err(fail(at, "not mapped")),
         };
         if !range.readable {

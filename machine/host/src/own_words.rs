@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::mm::Advice;
 
 use crate::mapping::Mapping;
-use crate::memory::MemoryError;
+use crate::memory::error::MemoryError;
 use crate::page::round_to_pages;
 
 /// Bytes between two words: threads that write one do not slow down readers of another.

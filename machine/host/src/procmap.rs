@@ -6,11 +6,42 @@ use std::sync::{Mutex, TryLockError};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, opcode};
+use rustix::mm::MprotectFlags;
 
 use crate::descriptors::above_stdio;
-use crate::maps::MappedRange;
 use crate::masking::mask;
 use crate::processes::Owner;
+
+/// One line of `/proc/self/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MappedRange {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    /// Whether others that map the same file see stores.
+    pub(crate) shared: bool,
+    /// Size of its pages, in bytes; 0 if unknown.
+    pub(crate) page_bytes: u64,
+    /// Offset of the first byte in the file.
+    pub(crate) offset: u64,
+    /// Major and minor number of the file's device.
+    pub(crate) device: (u32, u32),
+    /// Inode number of the file; 0 for anonymous memory.
+    pub(crate) inode: u64,
+    /// File or `[heap]`, `[stack]`; empty for anonymous memory. Empty from [`Maps`](crate::maps::Maps) if the kernel answers without text.
+    pub(crate) name: String,
+}
+
+impl MappedRange {
+    pub(crate) fn rights(&self) -> MprotectFlags {
+        let allowed = |is: bool, flag| if is { flag } else { MprotectFlags::empty() };
+        allowed(self.readable, MprotectFlags::READ)
+            | allowed(self.writable, MprotectFlags::WRITE)
+            | allowed(self.executable, MprotectFlags::EXEC)
+    }
+}
 
 const WRITABLE: u64 = 1 << 1;
 const READABLE: u64 = 1 << 0;

@@ -27,6 +27,8 @@ mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
 #[cfg(feature = "sealing")]
+mod open;
+#[cfg(feature = "sealing")]
 pub mod protocol;
 #[cfg_attr(not(feature = "sealing"), path = "unsealed.rs")]
 pub mod secret;
@@ -37,11 +39,11 @@ mod usual;
 
 pub use address::StoreAddress;
 pub use error::NamesError;
+#[cfg(feature = "sealing")]
+pub use open::open;
 #[cfg(not(feature = "sealing"))]
 pub use secret::open;
 pub use secret::{SharedSecret, SigningKey};
-#[cfg(feature = "sealing")]
-pub use store::open;
 pub use store::{LEASE, LeaseId, Store};
 
 /// Fills `bytes` from the operating system's entropy.

@@ -3,12 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-#[cfg(feature = "sealing")]
-use crate::SharedSecret;
-#[cfg(feature = "sealing")]
-use crate::client::Client;
-#[cfg(feature = "etcd")]
-use crate::etcd::Etcd;
 use crate::{NamesError, StoreAddress};
 
 /// Lifetime of a lease after it was granted or kept.
@@ -72,19 +66,4 @@ pub trait Store: fmt::Debug + Send {
     /// # Errors
     /// The store cannot be reached.
     fn count(&mut self, prefix: &str) -> Result<u64, NamesError>;
-}
-
-/// Opens the store at `address`. Connects on first use.
-///
-/// # Errors
-/// [`NamesError::NotBuilt`]: this build has no etcd client.
-#[cfg(feature = "sealing")]
-pub fn open(address: &StoreAddress, secret: &SharedSecret) -> Result<Box<dyn Store>, NamesError> {
-    match address {
-        StoreAddress::Server(_) => Ok(Box::new(Client::new(address.clone(), secret))),
-        #[cfg(feature = "etcd")]
-        StoreAddress::Etcd(members) => Ok(Box::new(Etcd::new(address.clone(), members))),
-        #[cfg(not(feature = "etcd"))]
-        StoreAddress::Etcd(_) => Err(NamesError::NotBuilt { what: "etcd takes", feature: "etcd" }),
-    }
 }

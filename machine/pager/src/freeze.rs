@@ -19,8 +19,8 @@ use crate::config::MAX_BATCH_PAGES;
 use crate::core::{Core, current_thread};
 use crate::error::PagerError;
 use crate::frames::{self, Frames};
-use crate::pager::Running;
 use crate::region::origin::Origins;
+use crate::running::Running;
 use crate::store::{PageId, StoreError};
 use crate::table::{COPY, ORIGINAL, PageState, PageTable};
 

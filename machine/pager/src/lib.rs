@@ -66,6 +66,7 @@ mod replacement;
 mod residency;
 #[allow(unsafe_code)]
 mod revive;
+mod running;
 mod sparse;
 mod statistics;
 mod store;

@@ -6,8 +6,8 @@ use crate::checksum::Checksum;
 use crate::config::Config;
 use crate::core::Core;
 use crate::error::PagerError;
-use crate::faults::handler::Handlers;
 use crate::freeze::{Frozen, freeze};
+use crate::running::Running;
 use crate::statistics::Statistics;
 use crate::store::BackingStore;
 
@@ -17,24 +17,6 @@ use crate::store::BackingStore;
 #[derive(Debug, Clone)]
 pub struct Pager {
     inner: Arc<Running>,
-}
-
-/// A pager's threads, and their shared state.
-#[derive(Debug)]
-pub(crate) struct Running {
-    /// Joined before `core` is dropped.
-    handlers: Handlers,
-    core: Arc<Core>,
-}
-
-impl Running {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(crate) fn handlers(&self) -> &Handlers {
-        &self.handlers
-    }
 }
 
 impl Pager {
@@ -55,9 +37,8 @@ impl Pager {
         store: Box<dyn BackingStore>,
         checksum: Checksum,
     ) -> Result<Self, PagerError> {
-        let core = Arc::new(Core::new(config, store, checksum)?);
-        let handlers = Handlers::start(&core)?;
-        Ok(Self { inner: Arc::new(Running { handlers, core }) })
+        let running = Running::start(Core::new(config, store, checksum)?)?;
+        Ok(Self { inner: Arc::new(running) })
     }
 
     /// Stops the pager, for a `fork()` by the calling thread: all that its regions hold now is kept for the child, and no thread can
@@ -80,7 +61,7 @@ impl Pager {
     /// Counters so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let core = &self.inner.core;
+        let core = self.inner.core();
         let mask = mapwire_host::masking::mask();
         core.counters.show(&core.lock(), core.store.remote());
         drop(mask);

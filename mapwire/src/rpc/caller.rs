@@ -1,4 +1,4 @@
-//! Calls of procedures of one program at one rank.
+//! Calls of procedures of one program at one rank, and those under way.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use mapwire_rpc::{CallError, CallHeader, Credential, Draft, Placed, Refusal, Xid
 use super::error::Error;
 use super::inner::Inner;
 use super::pair::Pair;
-use super::pending::Pending;
 use super::record::Record;
 use super::writer::{Patience, Writer, Written};
 
@@ -19,8 +18,8 @@ use super::writer::{Patience, Writer, Written};
 /// [`CallError::Closed`] or [`CallError::Gone`]; a new caller connects anew.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub(super) inner: Arc<Inner>,
-    pub(super) pair: Arc<Pair>,
+    inner: Arc<Inner>,
+    pair: Arc<Pair>,
     program: u32,
     version: u32,
     credential: Credential,
@@ -30,11 +29,11 @@ pub struct Caller {
 }
 
 /// What is sent to begin a call.
-pub(super) type Prepared = (Draft, Option<Placed>);
+type Prepared = (Draft, Option<Placed>);
 
 /// What the calling thread does once a call has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+enum Then {
     /// Something else: the call goes out at once.
     GoOn,
     /// It waits, and sends the call with its first look. The server is not woken before this thread is about to sleep.
@@ -223,14 +222,14 @@ impl Caller {
         self.post(procedure, placed, Then::GoOn, |service| service.one_way(peer, &mut draft, placed))
     }
 
-    pub(super) fn writer(&self, procedure: u32, bytes: Option<usize>) -> Writer<'_> {
+    fn writer(&self, procedure: u32, bytes: Option<usize>) -> Writer<'_> {
         let draft = self.template.repeated(procedure, Vec::with_capacity(256));
         let patience = Patience::For(self.timeout);
         Writer::new(&self.inner, &self.pair, draft, bytes, patience)
     }
 
     /// Sends as soon as the server takes more.
-    pub(super) fn post<T>(
+    fn post<T>(
         &self,
         procedure: u32,
         placed: Option<Placed>,
@@ -264,11 +263,11 @@ impl Caller {
         })
     }
 
-    pub(super) fn failed(&self, procedure: u32, error: CallError) -> Error {
+    fn failed(&self, procedure: u32, error: CallError) -> Error {
         Error::Call { rank: self.rank(), program: self.program, version: self.version, procedure, error }
     }
 
-    pub(super) fn outcome(&self, procedure: u32, outcome: mapwire_rpc::Outcome) -> Result<Record, Error> {
+    fn outcome(&self, procedure: u32, outcome: mapwire_rpc::Outcome) -> Result<Record, Error> {
         match outcome {
             Err(error) => Err(self.failed(procedure, error)),
             Ok(body) => {
@@ -277,9 +276,71 @@ impl Caller {
         }
     }
 
-    pub(super) fn abandon(&self, xid: Xid) {
+    fn abandon(&self, xid: Xid) {
         // The service may be closed.
         let _ = self.inner.call(|service| service.abandon(xid));
+    }
+}
+
+/// A call under way. Dropped without being waited for, its reply is dropped when it comes; the call is not taken back.
+#[must_use = "its reply is dropped unless it is waited for"]
+#[derive(Debug)]
+pub struct Pending<'a> {
+    caller: &'a Caller,
+    procedure: u32,
+    /// `None`: it is over.
+    xid: Option<Xid>,
+}
+
+impl<'a> Pending<'a> {
+    const fn new(caller: &'a Caller, procedure: u32, xid: Xid) -> Self {
+        Self { caller, procedure, xid: Some(xid) }
+    }
+
+    /// Waits for the result, as long as the caller's [timeout](Caller::set_timeout) says.
+    ///
+    /// # Errors
+    /// [`Error::Call`]; with [`CallError::TimedOut`] the call is given up.
+    pub fn wait(mut self) -> Result<Record, Error> {
+        match self.wait_for(self.caller.timeout()) {
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => Err(self.caller.failed(self.procedure, CallError::TimedOut)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the result, for `timeout` at most: `None` when that is over, and the call goes on.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait); a result that was given out.
+    pub fn wait_for(&mut self, timeout: Option<Duration>) -> Result<Option<Record>, Error> {
+        let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
+        let Some(outcome) = self.caller.inner.wait(timeout, |service| service.take_outcome(xid))? else {
+            return Ok(None);
+        };
+        self.xid = None;
+        self.caller.outcome(self.procedure, outcome).map(Some)
+    }
+
+    /// The result, if it has come.
+    ///
+    /// # Errors
+    /// As [`wait_for`](Self::wait_for).
+    pub fn poll(&mut self) -> Result<Option<Record>, Error> {
+        let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
+        let inner = &self.caller.inner;
+        inner.node.poll();
+        let Some(outcome) = inner.call(|service| service.take_outcome(xid))? else { return Ok(None) };
+        self.xid = None;
+        self.caller.outcome(self.procedure, outcome).map(Some)
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(xid) = self.xid {
+            self.caller.abandon(xid);
+        }
     }
 }
 
@@ -289,7 +350,7 @@ fn template(program: u32, version: u32, credential: &Credential) -> Draft {
 }
 
 /// Calls wait for room rather than being put off.
-pub(super) fn ready(written: Result<Written, Error>) -> Result<Prepared, Error> {
+fn ready(written: Result<Written, Error>) -> Result<Prepared, Error> {
     match written? {
         Written::Ready(draft, placed) => Ok((draft, placed)),
         Written::Waiting(body) => Err(XdrError::Full { bytes: body.len() as u64, limit: 0 }.into()),

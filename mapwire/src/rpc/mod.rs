@@ -28,10 +28,11 @@
 
 mod caller;
 mod config;
+mod deferred;
+mod end;
 mod error;
 mod inner;
 mod pair;
-mod pending;
 mod program;
 mod record;
 mod replies;
@@ -40,13 +41,12 @@ mod server;
 mod tending;
 mod writer;
 
-pub use caller::Caller;
+pub use caller::{Caller, Pending};
 pub use config::RpcConfig;
+pub use end::Rpc;
 pub use error::Error;
-pub use inner::Rpc;
 pub use mapwire_rpc::xdr::{self, Decoder, Encoder, FixedOpaque, Opaque, Xdr, XdrError};
 pub use mapwire_rpc::{AuthProblem, AuthSys, CallError, Counters, Credential, PeerCredentials, Refusal, ReplyStatus};
-pub use pending::Pending;
 pub use program::Program;
 pub use record::Record;
 pub use request::Request;

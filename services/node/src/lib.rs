@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod act;
 mod confinement;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -26,8 +27,9 @@ mod shared_memory;
 mod told;
 mod tracing;
 
+pub use act::Act;
 pub use error::{ExportError, HostErrorOf};
-pub use node::{Act, Ask, NOTICE_BYTES, NOTICE_HANDLER, Node, NodeConfig, notice};
+pub use node::{Ask, NOTICE_BYTES, NOTICE_HANDLER, Node, NodeConfig, notice};
 pub use payload::{NoPayload, Payload};
 pub use peers::Breach;
 pub use process::{ExportRequest, Granted, ImportError};

@@ -17,6 +17,7 @@
 //! With [`FaultBackend::Userfaultfd`] the kernel may drop a page table entry under memory pressure; the next
 //! access faults although the page is open. [`PageProtection::set`] with `from == to` opens it again.
 
+mod access;
 mod paged;
 mod probe;
 #[allow(unsafe_code)]
@@ -37,6 +38,7 @@ use core::ops::Range;
 use core::str::FromStr;
 use std::sync::Arc;
 
+pub use access::{Access, ProtectionError};
 pub(crate) use paged::Paged;
 pub use probe::probe;
 use rustix::io::Errno as Os;
@@ -44,26 +46,15 @@ pub use signals::{
     FaultHandler, FaultInfo, FaultKind, Previous, Resolution, Watch, WatchError, end_forked_child, pass_on, watch,
 };
 pub(crate) use stillness::Stillness;
+pub(crate) use touch::is_armed;
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
 use userfaultfd::Userfaultfd;
 
 use crate::choice::{ChoiceError, choose};
-use crate::errno::{CallError, Errno};
+use crate::errno::CallError;
 use crate::mapping::Rights;
 use crate::views::MultiView;
-
-/// Access of application threads to a page of a view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Access {
-    /// No access: loads and stores fault.
-    #[default]
-    None,
-    /// Load; stores fault.
-    Read,
-    /// Load and store.
-    Write,
-}
 
 /// Backend that protects pages, and so the signal of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -237,43 +228,4 @@ fn mprotect(views: &MultiView, pages: Range<usize>, to: Access, max_ranges: u64)
         }
         errno => CallError::new("mprotect", pages.start, pages.len(), errno).into(),
     })
-}
-
-/// Why pages could not be protected. Holds no allocation, so that a fault handler may make one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProtectionError {
-    /// Pages outside of the view.
-    #[error(
-        "pages {first_page}..{first_page}+{pages} of view {view} do not exist: there are {views} views of {view_pages} pages"
-    )]
-    OutOfRange { view: usize, first_page: usize, pages: usize, views: usize, view_pages: usize },
-    /// Neither the device nor the system call provides a userfaultfd.
-    #[error(
-        "userfaultfd is refused ({DEVICE}: {device}; system call: {call}): \
-         give this user the device (`chmod 666 {DEVICE}`), or let the container's seccomp \
-         profile pass userfaultfd (vm.unprivileged_userfaultfd may stay 0); \
-         or set MAPWIRE_FAULTS=sigsegv"
-    )]
-    UserfaultfdRefused { device: Errno, call: Errno },
-    /// The kernel's userfaultfd lacks a feature.
-    #[error(
-        "this kernel's userfaultfd lacks {missing}: \
-         Linux 6.4 or later has it; or set MAPWIRE_FAULTS=sigsegv"
-    )]
-    UserfaultfdTooOld { missing: &'static str },
-    /// mprotect splits mapped ranges, and the kernel's limit of them is reached.
-    #[error(
-        "protections differ from page to page so much that this process reached the kernel's \
-         limit of {limit} mapped ranges: raise it with `sysctl vm.max_map_count={wanted}`, \
-         or use MAPWIRE_FAULTS=userfaultfd, which needs no ranges"
-    )]
-    TooManyRanges { limit: u64, wanted: u64 },
-    /// No memory is left for pages opened for the first time.
-    #[error(
-        "no memory left for {pages} pages of shared memory: {errno}; free memory, or raise the limit of the control group"
-    )]
-    OutOfMemory { pages: usize, errno: Errno },
-    #[error(transparent)]
-    System(#[from] CallError),
 }

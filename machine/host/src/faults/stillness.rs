@@ -35,14 +35,20 @@ pub(crate) struct Stillness {
 
 impl Stillness {
     /// Begins it, one at a time: the caller holds the list of adoptions. The caller must not store there itself, nor be interrupted by
-    /// code that does. All of the pages have `rights` now. `None` if stores cannot be made to wait: then nobody may store there.
+    /// code that does. All of the pages have `rights` now; `is_armed` says
+    /// whether faults reach the handler that lets stores wait. `None` if stores cannot be made to wait: then nobody may store there.
     ///
     /// # Errors
     /// `mprotect` fails, for instance because of too many mapped ranges.
-    pub(crate) fn begin(start: usize, bytes: usize, rights: MprotectFlags) -> Result<Option<Self>, Errno> {
+    pub(crate) fn begin(
+        start: usize,
+        bytes: usize,
+        rights: MprotectFlags,
+        is_armed: fn() -> bool,
+    ) -> Result<Option<Self>, Errno> {
         let loads = rights.contains(MprotectFlags::READ);
         // Closed pages are opened to loads in any case. Nobody uses those.
-        if loads && !(super::touch::is_armed() && can_populate()) {
+        if loads && !(is_armed() && can_populate()) {
             return Ok(None);
         }
         START.store(start, Ordering::SeqCst);

@@ -111,7 +111,7 @@ fn not_mapped(address: usize, bytes: usize, at: usize, stores: bool) -> MemoryEr
 }
 
 /// Whether faults reach this module's handler before any of the program's. Installs it if it never was.
-pub(super) fn is_armed() -> bool {
+pub(crate) fn is_armed() -> bool {
     ARMED.call_once(arm);
     reaches(FaultSignal::Segv, on_touch)
 }

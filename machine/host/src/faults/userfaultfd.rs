@@ -11,8 +11,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno as Os;
 
+use super::access::{Access, ProtectionError};
 use super::uffd_abi::{self, Feature, Opener, REGISTER_MODE_MINOR, REGISTER_MODE_MISSING, REGISTER_MODE_WP};
-use super::{Access, ProtectionError};
+
 use crate::errno::CallError;
 use crate::mapping::Rights;
 use crate::page::PAGE_BYTES;

@@ -132,7 +132,7 @@ fn nothing_is_left_mapped_or_open() {
         assert_eq!(count_of("viewleak"), (7, 2));
         drop(views);
         assert_eq!(count_of("viewleak"), (0, 0));
-        let inside = |r: &crate::maps::MappedRange| layout.range().contains(&r.start);
+        let inside = |r: &crate::procmap::MappedRange| layout.range().contains(&r.start);
         assert!(!crate::maps::mapped_ranges().iter().any(inside));
     }
 }

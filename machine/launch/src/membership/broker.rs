@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::TryLockError;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use mapwire_host::log_limit::LogLimit;
@@ -12,9 +12,11 @@ use mapwire_transport::job::channels;
 use mapwire_transport::rendezvous::{Broker, JobAddress, Secret, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::SharedLauncher;
 use crate::worker::{Bell, Worker};
-use crate::{Event, LaunchError};
+use crate::{Event, LaunchError, Launcher};
+
+/// The launcher, which the broker's thread asks for news while no other thread needs it.
+pub(super) type SharedLauncher = Arc<Mutex<Box<dyn Launcher>>>;
 
 const NEWS: Duration = Duration::from_millis(200);
 

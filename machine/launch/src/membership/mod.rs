@@ -24,16 +24,13 @@ use mapwire_transport::net::NetConfig;
 use mapwire_transport::rendezvous::{Card, JobAddress, Secret, Word};
 
 use crate::{Detected, Event, LaunchError, Launcher};
-use broker::BrokerThread;
+use broker::{BrokerThread, SharedLauncher};
 use introduction::Introduction;
 
 const INTRODUCTION: &str = "introduction";
 const SECRET: &str = "secret";
 const BROKER: &str = "broker";
 const CARD: &str = "card";
-
-/// The launcher, which the broker's thread asks for news while no other thread needs it.
-type SharedLauncher = Arc<Mutex<Box<dyn Launcher>>>;
 
 /// A rank's membership in a job that another launcher than `mapwire run` started.
 ///

@@ -4,6 +4,7 @@
 //! bytes; those of PMI-2 have their length in six digits in front. (Balaji et al., "PMI: A Scalable Parallel
 //! Process-Management Interface for Extreme-Scale Systems", EuroMPI 2010.)
 
+mod dialect;
 mod launcher;
 mod pieces;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! PMI-1: lines of `name=value` with blanks between them.
 
-use super::launcher::Dialect;
+use super::dialect::Dialect;
 use super::wire::{Answer, Limit, Wire};
 use crate::LaunchError;
 

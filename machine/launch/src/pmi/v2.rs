@@ -1,6 +1,6 @@
 //! PMI-2: `name=value;`, a semicolon in a value doubled, behind the length in six characters.
 
-use super::launcher::Dialect;
+use super::dialect::Dialect;
 use super::wire::{Answer, Limit, Wire};
 use crate::LaunchError;
 use crate::error::excerpt;

@@ -51,16 +51,15 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use mapwire_wire::{MAX_PAYLOAD_BYTES, NodeId};
+use mapwire_wire::{Header, MAX_PAYLOAD_BYTES, NodeId};
 
 pub use error::OfiError;
 pub use providers::{Provider, providers, usual_provider, version};
 pub use sys::OfiPinner;
 
-use frame::Frame;
+use frame::{FRAME_BYTES, Frame};
 use name::Name;
 use operations::Operations;
-use packets::{HEAD_BYTES, WORD_SLOTS};
 use peer::Peer;
 use rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
 use sys::{BufferId, Endpoint, Event, InfoList, Library, Needs, Wanted};
@@ -71,11 +70,15 @@ use crate::transport::SendError;
 
 /// Bytes of a buffer, and so of the longest message. ofi_rxm asks the receiver before it sends more.
 const SLOT_BYTES: usize = 16 << 10;
+/// Bytes of a frame and a packet's header.
+const HEAD_BYTES: usize = FRAME_BYTES + size_of::<Header>();
 /// Bytes of the longest payload.
 const MAX_PAYLOAD: usize = SLOT_BYTES - HEAD_BYTES;
 const _: () = assert!(MAX_PAYLOAD < MAX_PAYLOAD_BYTES);
 /// Packets of each peer that may wait here.
 const WINDOW: u16 = 32;
+/// Buffers of each peer reserved for frames without a packet.
+const WORD_SLOTS: usize = 2;
 /// Longest time for farewells when an endpoint is closed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 

@@ -8,17 +8,13 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::frame::{FRAME_BYTES, Frame, Kind};
 use super::peer::Peer;
 use super::sys::{BufferId, Event, PostError};
-use super::{MAX_PAYLOAD, Ofi};
+use super::{HEAD_BYTES, MAX_PAYLOAD, Ofi, WORD_SLOTS};
 use crate::payload::{Payload, Received};
 use crate::shm::PeerCorrupt;
 use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
-/// Buffers of each peer reserved for frames without a packet.
-pub(super) const WORD_SLOTS: usize = 2;
 /// Most unconnected peers whose first frame is kept.
 const MAX_EARLY: usize = 4096;
-/// Bytes of a frame and a packet's header.
-pub(super) const HEAD_BYTES: usize = FRAME_BYTES + size_of::<Header>();
 
 impl Ofi {
     /// The peer, if something can be sent to it.

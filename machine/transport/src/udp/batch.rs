@@ -6,13 +6,11 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use super::mtu;
+use super::mtu::{self, MAX_DATAGRAM_BYTES};
 use super::socket::Socket;
 use super::sys::{Gather, MAX_MESSAGES, Message, Outbox};
 use crate::payload::Payload;
 
-/// Longest datagram, in bytes of UDP payload: what fits into an IPv4 packet.
-pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// Datagrams in one message at most, as kernels since 4.18 have it.
 const MAX_SEGMENTS: usize = 64;
 /// Payloads up to here are copied behind their heads: measured to cost less than one more piece for the kernel to look at,

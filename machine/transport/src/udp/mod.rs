@@ -27,9 +27,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-pub use batch::{Batch, Destination, MAX_DATAGRAM_BYTES, Outcome, Shortened};
+pub use batch::{Batch, Destination, Outcome, Shortened};
 pub use config::{MAX_CONNECTED, MAX_SOCKETS, UdpConfig, UdpError};
 pub use lossy::{Faults, Loss, LossError, Lossy};
+pub use mtu::MAX_DATAGRAM_BYTES;
 pub use receive::Datagram;
 
 use batch::ARENA_BYTES;

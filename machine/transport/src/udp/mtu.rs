@@ -5,9 +5,10 @@ use core::net::{IpAddr, SocketAddr};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::batch::MAX_DATAGRAM_BYTES;
 use super::socket::unbound;
 
+/// Longest datagram, in bytes of UDP payload: what fits into an IPv4 packet.
+pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// Bytes of the headers of IP and UDP, without options.
 const V4_HEADERS: usize = 20 + 8;
 const V6_HEADERS: usize = 40 + 8;

@@ -6,7 +6,6 @@
 //! bit write, 20 bits next node.
 //! minipage. A node is a word of, low to high, 1 bit used, 1 bit write, 20 bits next node.
 
-use super::Waiting;
 use crate::address::Key;
 use crate::config::MAX_REQUESTS;
 use crate::ranks::RankSets;
@@ -21,6 +20,14 @@ pub(super) struct Directory {
     rows: usize,
     /// Requests of each rank.
     requests: u16,
+}
+
+/// A request that waits at its manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) requester: Rank,
+    pub(super) thread: Thread,
+    pub(super) access: Access,
 }
 
 /// Index of a minipage in the tables.

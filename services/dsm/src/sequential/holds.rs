@@ -11,31 +11,8 @@ use crate::address::Key;
 use crate::context::Context;
 use crate::{Access, Protection, Thread};
 use alloc::vec;
-use alloc::vec::Vec;
 
-use super::{Order, SequentialConsistency};
-
-#[derive(Debug)]
-pub(super) struct Holds {
-    /// Longest hold in nanoseconds; 0: there are none.
-    hold_ns: u64,
-    /// Indexed by thread.
-    holds: Vec<Option<Hold>>,
-    /// Delayed orders: at most one for each minipage held, and so one for each thread.
-    put_off: Vec<Option<Order>>,
-    count: usize,
-    /// Number of delayed orders.
-    waiting: usize,
-    /// Threads from this number on have never held anything.
-    end: usize,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Hold {
-    key: Key,
-    access: Access,
-    until_ns: u64,
-}
+use super::{Hold, Holds, Order, SequentialConsistency};
 
 impl Holds {
     pub(super) fn new(threads: Thread, hold_ns: u64) -> Self {

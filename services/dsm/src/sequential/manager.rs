@@ -8,8 +8,8 @@ use crate::address::Key;
 use crate::context::Context;
 use crate::{Access, Message, Minipage, Rank, Thread, Violation};
 
-use super::directory::Entry;
-use super::{Grant, SequentialConsistency, Waiting, left_by};
+use super::directory::{Entry, Waiting};
+use super::{Grant, SequentialConsistency, left_by};
 
 impl SequentialConsistency {
     pub(super) fn handle_request(

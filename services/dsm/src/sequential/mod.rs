@@ -21,8 +21,7 @@ use crate::ranks::RankSets;
 use crate::{Access, Message, Minipage, Protection, Rank, Thread, Violation};
 use alloc::vec;
 use alloc::vec::Vec;
-use directory::{Directory, Entry};
-use holds::Holds;
+use directory::{Directory, Entry, Waiting};
 use map::Map;
 use spread::Spread;
 
@@ -70,14 +69,6 @@ struct Grant {
     done: bool,
 }
 
-/// A request that waits at its manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Waiting {
-    requester: Rank,
-    thread: Thread,
-    access: Access,
-}
-
 /// A manager's order to the holder of a copy.
 #[derive(Debug, Clone, Copy)]
 struct Order {
@@ -116,6 +107,29 @@ fn left_by(access: Access) -> Protection {
         Access::Read => Protection::Read,
         Access::Write => Protection::None,
     }
+}
+
+/// What threads have just been granted, and the orders that wait for them.
+#[derive(Debug)]
+struct Holds {
+    /// Longest hold in nanoseconds; 0: there are none.
+    hold_ns: u64,
+    /// Indexed by thread.
+    holds: Vec<Option<Hold>>,
+    /// Delayed orders: at most one for each minipage held, and so one for each thread.
+    put_off: Vec<Option<Order>>,
+    count: usize,
+    /// Number of delayed orders.
+    waiting: usize,
+    /// Threads from this number on have never held anything.
+    end: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Hold {
+    key: Key,
+    access: Access,
+    until_ns: u64,
 }
 
 impl SequentialConsistency {

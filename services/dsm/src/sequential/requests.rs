@@ -4,7 +4,8 @@ use crate::address::Key;
 use crate::context::{Context, Wait};
 use crate::{Access, Error, Message, Minipage, Outcome, Progress, Protection, Rank, Thread, Violation};
 
-use super::{Grant, Request, SequentialConsistency, Waiting};
+use super::directory::Waiting;
+use super::{Grant, Request, SequentialConsistency};
 
 impl SequentialConsistency {
     /// Begins to serve a page fault of an idle thread.

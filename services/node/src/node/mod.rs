@@ -7,7 +7,7 @@ mod messages;
 mod nic;
 mod pinning;
 
-pub use asks::{Act, Ask};
+pub use asks::Ask;
 pub use messages::{NOTICE_BYTES, NOTICE_HANDLER, notice};
 
 use alloc::boxed::Box;

@@ -8,7 +8,7 @@ use mapwire_translation::{PageRange, PinPages, Pinning, TranslationDesign};
 use mapwire_vmmc::{Importers, Offer};
 use mapwire_wire::{ExportId, Key, MappedPart, Rights, TraceOp};
 
-use super::Process;
+use super::{Exported, Process};
 use crate::error::ExportError;
 use crate::tracing::Trace;
 
@@ -31,24 +31,6 @@ pub struct ExportRequest {
     pub direct: Option<MappedPart>,
     /// Pages are pinned when packets for them come, rather than now, where the translation design checks pages before a transfer.
     pub pins_late: bool,
-}
-
-#[derive(Debug)]
-struct Exported {
-    id: ExportId,
-    length: u64,
-    is_direct: bool,
-    /// Pages that stay pinned as long as the export stands (VMMC §4.4).
-    held: Vec<PageRange>,
-    /// Those of the buffer that it is redirected to.
-    landing: Option<PageRange>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Exports {
-    list: Vec<Exported>,
-    /// Pages of former landings, with the export whose fetches may still read them.
-    left: Vec<(ExportId, PageRange)>,
 }
 
 impl Process {

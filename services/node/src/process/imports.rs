@@ -5,16 +5,7 @@ use mapwire_translation::TranslationDesign;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
 use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId};
 
-use super::Process;
-
-/// An import that the exporter has granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// What was granted.
-    pub grant: Grant,
-    /// It was revoked before it was entered.
-    pub revoked: bool,
-}
+use super::{Granted, Process};
 
 /// Why an import was refused.
 #[derive(Debug, thiserror::Error)]

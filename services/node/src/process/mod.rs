@@ -8,23 +8,24 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
-use mapwire_translation::{PinPages, PinRules, TranslationDesign};
-use mapwire_vmmc::service::{Action, Broken, Service};
-use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
-use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
+use mapwire_translation::{PageRange, PinPages, PinRules, TranslationDesign};
+use mapwire_vmmc::service::{Action, Broken, Region, Service};
+use mapwire_vmmc::{Grant, RequestId, Vmmc, VmmcError};
+use mapwire_wire::{Endpoint, ExportId, HandlerId, ImportId, NodeId, ProcessId};
 
+use crate::act::Act;
 use crate::error::HostErrorOf;
 use crate::host_queue::HostQueue;
-use crate::node::Act;
 use crate::pages::Pages;
 use crate::registry::Registry;
 use crate::told::Backlog;
 use crate::tracing::Trace;
 pub use exports::ExportRequest;
-use exports::Exports;
-pub use imports::{Granted, ImportError};
-use stores::Stores;
+pub use imports::ImportError;
 pub(crate) use stores::is_store_word;
+
+/// Stores of a process that the NIC may be about at a time.
+const MOST_STORES: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -36,6 +37,69 @@ pub(crate) struct Process {
     services: Registry,
     on_host: HostQueue,
     stores: Stores,
+}
+
+/// An import that the exporter has granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// What was granted.
+    pub grant: Grant,
+    /// It was revoked before it was entered.
+    pub revoked: bool,
+}
+
+#[derive(Debug)]
+struct Exported {
+    id: ExportId,
+    length: u64,
+    is_direct: bool,
+    /// Pages that stay pinned as long as the export stands (VMMC §4.4).
+    held: Vec<PageRange>,
+    /// Those of the buffer that it is redirected to.
+    landing: Option<PageRange>,
+}
+
+#[derive(Debug, Default)]
+struct Exports {
+    list: Vec<Exported>,
+    /// Pages of former landings, with the export whose fetches may still read them.
+    left: Vec<(ExportId, PageRange)>,
+}
+
+/// A store that a service asked for. Until its packets are queued nothing else of this process's services is carried out: what they send
+/// next must not arrive before it.
+#[derive(Debug)]
+struct Store {
+    handler: HandlerId,
+    to: Endpoint,
+    region: Region,
+    /// Where the bytes go in the peer's memory.
+    at: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Asked,
+    /// The NIC is to store it, once it takes a command of the process.
+    Waiting {
+        import: ImportId,
+        address: u64,
+        pages: PageRange,
+    },
+    /// The NIC has not queued all its packets yet.
+    Cutting {
+        word: u32,
+    },
+}
+
+/// The store of a process, if one is under way, and what follows it.
+#[derive(Debug, Default)]
+struct Stores {
+    current: Option<Store>,
+    message: Vec<u8>,
+    /// Pages that the NIC may still read, by completion word, and for whom.
+    read: [Option<(PageRange, HandlerId, Endpoint)>; MOST_STORES],
 }
 
 impl Process {

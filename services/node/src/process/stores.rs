@@ -10,12 +10,9 @@ use mapwire_translation::{PageRange, PinPages, TranslationDesign};
 use mapwire_vmmc::service::Region;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId};
 
-use super::Process;
+use super::{MOST_STORES, Process, Stage, Store, Stores};
 use crate::error::HostErrorOf;
 use crate::tracing::Trace;
-
-/// Stores of a process that the NIC may be about at a time.
-const MOST_STORES: usize = 16;
 
 /// The first completion word of stores that the node makes for services, one for each that the NIC may be about: none is the
 /// program's.
@@ -24,42 +21,6 @@ const FIRST_STORE_WORD: u32 = u32::MAX - MOST_STORES as u32 + 1;
 /// Whether a completion word is that of a store that the node has made for a service.
 pub(crate) const fn is_store_word(word: u32) -> bool {
     word >= FIRST_STORE_WORD
-}
-
-/// A store that a service asked for. Until its packets are queued nothing else of this process's services is carried out: what they send
-/// next must not arrive before it.
-#[derive(Debug)]
-struct Store {
-    handler: HandlerId,
-    to: Endpoint,
-    region: Region,
-    /// Where the bytes go in the peer's memory.
-    at: u64,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Asked,
-    /// The NIC is to store it, once it takes a command of the process.
-    Waiting {
-        import: ImportId,
-        address: u64,
-        pages: PageRange,
-    },
-    /// The NIC has not queued all its packets yet.
-    Cutting {
-        word: u32,
-    },
-}
-
-/// The store of a process, if one is under way, and what follows it.
-#[derive(Debug, Default)]
-pub(super) struct Stores {
-    current: Option<Store>,
-    message: Vec<u8>,
-    /// Pages that the NIC may still read, by completion word, and for whom.
-    read: [Option<(PageRange, HandlerId, Endpoint)>; MOST_STORES],
 }
 
 impl Stores {

@@ -21,11 +21,11 @@ use super::forks::{self, Entry, Part};
 use super::memfd;
 use super::{MemoryError, raw};
 use crate::descriptors::above_stdio;
-use crate::faults::Stillness;
+use crate::faults::{Stillness, is_armed};
 use crate::mapping::{Mapping, Rights};
-use crate::maps::MappedRange;
 use crate::page::PAGE_BYTES;
 use crate::processes::Owner;
+use crate::procmap::MappedRange;
 
 mod refusals;
 
@@ -121,7 +121,7 @@ fn move_out(
 ) -> Result<(), Failed> {
     let fail = |call| move |errno| (call, errno);
     let rights = MprotectFlags::READ | MprotectFlags::WRITE;
-    let still = Stillness::begin(start, bytes, rights).map_err(fail("mprotect"))?;
+    let still = Stillness::begin(start, bytes, rights, is_armed).map_err(fail("mprotect"))?;
     for range in ranges {
         copy_out(range, start, file, touched.as_mut()).map_err(fail("pwrite"))?;
     }
@@ -138,7 +138,7 @@ fn move_out(
 fn move_back(part: &Part, start: usize, file: &OwnedFd, fresh: Mapping) -> Result<(), Failed> {
     let fail = |call| move |errno| (call, errno);
     let (place, bytes) = (part.range.start, part.range.len());
-    let still = Stillness::begin(place, bytes, part.rights).map_err(fail("mprotect"))?;
+    let still = Stillness::begin(place, bytes, part.rights, is_armed).map_err(fail("mprotect"))?;
     let offset = place - start;
     memfd::extents(file, offset, bytes, |at, length| {
         fresh.prefault(at - offset, length);

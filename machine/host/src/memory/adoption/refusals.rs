@@ -7,8 +7,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::faults::Paged;
 use crate::limits;
-use crate::maps::{MappedRange, Maps, mapped_ranges};
+use crate::maps::{Maps, mapped_ranges};
 use crate::page::PAGE_BYTES;
+use crate::procmap::MappedRange;
 
 /// Loading some page faults: a guard page, or one behind the end of a file.
 pub(super) const NOT_THERE: &str = "not there throughout";

@@ -6,7 +6,7 @@ use core::ptr;
 use super::abi::*;
 use super::info::{Info, InfoList};
 use super::library::Library;
-use super::region::Regions;
+use super::regions::{Regions, close};
 use crate::ofi::OfiError;
 
 /// The fabric and the domain. Closed when the last thing that was opened in it is gone.
@@ -75,16 +75,4 @@ impl Drop for Domain {
             close(self.fabric.cast());
         }
     }
-}
-
-/// Closes anything that begins with a `Fid`, and says whether it is closed now.
-///
-/// # Safety
-/// `fid` is null, or was opened and nobody uses it any more.
-pub(super) unsafe fn close(fid: *mut Fid) -> bool {
-    if fid.is_null() {
-        return true;
-    }
-    // SAFETY: what is open has its table; the rest is this function's contract.
-    unsafe { (*(*fid).ops).close.is_some_and(|close| close(fid) == 0) }
 }

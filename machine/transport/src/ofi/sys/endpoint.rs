@@ -11,9 +11,10 @@ use std::sync::Arc;
 use mapwire_host::mapping::Mapping;
 
 use super::abi::*;
-use super::domain::{Domain, close};
+use super::domain::Domain;
 use super::info::Info;
 use super::region::{Access, Region, Registrar};
+use super::regions::close;
 use crate::ofi::OfiError;
 use crate::ofi::rma::{Direction, LocalPiece};
 

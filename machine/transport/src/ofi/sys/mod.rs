@@ -14,6 +14,7 @@ mod info;
 mod library;
 mod pinner;
 mod region;
+mod regions;
 
 pub(super) use endpoint::{BufferId, Endpoint, Event, FabricAddress, OPERATIONS, PostError};
 pub(super) use info::{InfoList, Needs, Wanted};

@@ -2,58 +2,19 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mapwire_host::mapping::Mapping;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::abi::*;
-use super::domain::{Domain, close};
+use super::domain::Domain;
+use super::regions::{EpPointer, MrPointer, close};
 use crate::ofi::OfiError;
 use crate::ofi::rma::{RemoteMemory, RemoteRights};
 
 /// Keys that are drawn before registration counts as refused: others may have one already.
 const DRAWS: usize = 8;
-
-/// The endpoint of a domain, and its registered regions.
-#[derive(Default)]
-pub(super) struct Regions(Mutex<Registered>);
-
-#[derive(Default)]
-struct Registered {
-    /// Of this domain; none once it is closed.
-    endpoint: Option<EpPointer>,
-    regions: Vec<Option<MrPointer>>,
-}
-
-struct EpPointer(*mut FidEp);
-struct MrPointer(*mut FidMr);
-
-// SAFETY: the domain is opened with FI_THREAD_SAFE; the pointers are used under the lock.
-unsafe impl Send for EpPointer {}
-// SAFETY: as above.
-unsafe impl Send for MrPointer {}
-
-impl Regions {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Registered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The domain's endpoint is open.
-    pub(super) fn open(&self, endpoint: *mut FidEp) {
-        self.lock().endpoint = Some(EpPointer(endpoint));
-    }
-
-    /// Closes all regions: the endpoint is about to be closed, and regions may be bound to it.
-    pub(super) fn close(&self) {
-        let mut open = self.lock();
-        open.endpoint = None;
-        for region in open.regions.drain(..).flatten() {
-            // SAFETY: open until here, and nobody finds it any more.
-            unsafe { close(region.0.cast()) };
-        }
-    }
-}
 
 /// Registered memory. It can be reached while this lives and the endpoint is open; no page of it may be moved meanwhile.
 pub struct Region {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -10,13 +10,10 @@ use rustix::net::sockopt;
 
 use super::super::message::{Refusal, ToRank};
 use super::super::socket;
-use super::{Broker, Connection, JobAddress, descent};
+use super::{Broker, Connection, Door, HELLO_TIMEOUT, JobAddress, LISTENER, descent};
 use crate::board::BoardError;
 use crate::local::{self, Credentials};
 
-/// A connection that has not said hello is closed after this time: a process that has just been started on a busy machine may take
-/// seconds from one system call to the next.
-pub(in crate::rendezvous) const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
 /// Silent connections of one rank's processes: the oldest goes first, so that nobody keeps others out.
 const SILENT_PER_RANK: usize = 4;
 /// Silent connections of processes that belong to no rank, or of all if no rank's process is known.
@@ -30,13 +27,6 @@ const ACCEPT_BURST: usize = 64;
 /// Unread bytes of one rank, as the kernel counts them: some dozens of records. Descriptors in them count
 /// against a limit of the user, so that one rank that reads nothing must not take it all.
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
-
-/// The listener's number among the events.
-pub(super) const LISTENER: u64 = u64::MAX;
-
-pub(super) struct Door {
-    listener: OwnedFd,
-}
 
 impl Door {
     pub(super) fn open(address: &JobAddress, epoll: &OwnedFd) -> Result<Self, BoardError> {

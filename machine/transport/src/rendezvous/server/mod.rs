@@ -5,6 +5,7 @@ mod door;
 mod elsewhere;
 mod outgoing;
 mod saying;
+mod stats;
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -23,12 +24,8 @@ use super::message::{Card, ParseError, Record, Refusal, Secret, ToBroker, ToRank
 use super::socket::{self, Received};
 use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
 use crate::local::random;
-use door::Door;
-#[cfg(test)]
-pub(super) use door::HELLO_TIMEOUT;
 pub use elsewhere::{NotElsewhere, Word};
-use outgoing::{Outgoing, Owed};
-use saying::Cause;
+pub use stats::BrokerStats;
 
 /// Makes the memory of the channel between two ranks, the lower rank first. The descriptor must
 /// stay valid when it is sent to both.
@@ -46,26 +43,39 @@ const BURST: usize = 64;
 /// More records than a socket holds: what a process sent before its end, though a child of its may go on.
 const LAST_WORDS: usize = 4096;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BrokerStats {
-    pub joined: u64,
-    /// Connections of processes of another user.
-    pub refused_user: u64,
-    /// Hellos with a wrong token.
-    pub refused_token: u64,
-    /// Hellos of a process that was not started for the rank, nor descends from one that was.
-    pub refused_process: u64,
-    /// Hellos of another version, for no rank of the job, or for a rank that is taken.
-    pub refused_other: u64,
-    /// Connections closed because they broke the protocol.
-    pub broken: u64,
-    /// Connections closed because they said nothing for too long, or were the oldest of too many that did.
-    pub silent: u64,
-    pub channels: u64,
-    pub cards: u64,
-    pub passed: u64,
-    /// Descriptors that could not be handed on.
-    pub pass_lost: u64,
+/// A connection that has not said hello is closed after this time: a process that has just been started on a busy machine may take
+/// seconds from one system call to the next.
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
+/// The listener's number among the events.
+const LISTENER: u64 = u64::MAX;
+
+struct Door {
+    listener: OwnedFd,
+}
+
+/// A record on its way to a rank.
+struct Outgoing {
+    record: Record,
+    fd: Option<Rc<OwnedFd>>,
+    counts_as_mail: bool,
+}
+
+/// A descriptor that is owed to a rank.
+#[derive(Clone, Copy)]
+struct Owed {
+    from: u32,
+    tag: u64,
+}
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// A connection of this rank that broke the protocol; `None`: of a process that belongs to no rank.
+    Broken(Option<u32>),
+    /// No descriptor was left.
+    Short,
+    /// A channel of this rank that cannot be made.
+    NoChannel(u32),
 }
 
 struct Connection {
@@ -172,7 +182,7 @@ impl Broker {
             channels_due: VecDeque::new(),
             make_channel,
             waiting_channels: 0,
-            most_channels: outgoing::most_channels(u64::from(ranks)),
+            most_channels: Self::most_channels(u64::from(ranks)),
             crowded: false,
             short_until: None,
             stats: BrokerStats::default(),
@@ -232,8 +242,7 @@ impl Broker {
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         let lost = self.ranks.iter().filter_map(|r| r.lost_at).map(|t| t + LOST_GRACE);
-        let silent =
-            self.connections.iter().flatten().filter(|c| c.rank.is_none()).map(|c| c.since + door::HELLO_TIMEOUT);
+        let silent = self.connections.iter().flatten().filter(|c| c.rank.is_none()).map(|c| c.since + HELLO_TIMEOUT);
         let crowded = (self.crowded || self.owes()).then(|| now + CROWDED_RETRY);
         let short = self.short_until;
         let said = self.sparing.poll_at();
@@ -249,7 +258,7 @@ impl Broker {
         for event in events {
             let data = event.data;
             match data.u64() {
-                door::LISTENER => self.accept(now),
+                LISTENER => self.accept(now),
                 at => {
                     let at = usize::try_from(at).unwrap_or(usize::MAX);
                     self.flush(at, now);

@@ -13,9 +13,9 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::super::message::{Record, ToRank};
+use super::super::message::ToRank;
 use super::super::socket;
-use super::{Broker, Connection};
+use super::{Broker, Connection, Outgoing, Owed};
 
 /// Records that wait for one rank, sent to it or held until it joins; and descriptors owed to it. More is `PassLost`.
 const QUEUE_LIMIT: usize = 8192;
@@ -30,13 +30,6 @@ const RESERVED: u64 = 64;
 const RESERVED_PER_RANK: u64 = 3;
 /// Channels of all ranks that may wait, where the limit on descriptors would allow none.
 const LEAST_CHANNELS: u64 = 4;
-
-/// A record on its way to a rank.
-pub(super) struct Outgoing {
-    record: Record,
-    fd: Option<Rc<OwnedFd>>,
-    counts_as_mail: bool,
-}
 
 impl Outgoing {
     pub(super) fn new(message: &ToRank, fd: Option<Rc<OwnedFd>>) -> Self {
@@ -53,13 +46,6 @@ impl Outgoing {
     }
 }
 
-/// A descriptor that is owed to a rank.
-#[derive(Clone, Copy)]
-pub(super) struct Owed {
-    pub(super) from: u32,
-    pub(super) tag: u64,
-}
-
 /// Result of an attempt to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
@@ -72,14 +58,14 @@ enum Sent {
     Broken,
 }
 
-/// Channels that may wait in the queues of ranks: a descriptor each.
-pub(super) fn most_channels(ranks: u64) -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let free = limit.saturating_sub(RESERVED + RESERVED_PER_RANK * ranks);
-    usize::try_from(free.max(LEAST_CHANNELS)).unwrap_or(usize::MAX)
-}
-
 impl Broker {
+    /// Channels that may wait in the queues of ranks: a descriptor each.
+    pub(super) fn most_channels(ranks: u64) -> usize {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let free = limit.saturating_sub(RESERVED + RESERVED_PER_RANK * ranks);
+        usize::try_from(free.max(LEAST_CHANNELS)).unwrap_or(usize::MAX)
+    }
+
     /// Queue of records for `rank`, which may not have joined; `None` if it has gone, or another broker serves it.
     fn queue_of(&mut self, rank: u32) -> Option<&mut VecDeque<Outgoing>> {
         if self.is_elsewhere(rank) {

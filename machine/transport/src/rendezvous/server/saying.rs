@@ -5,18 +5,7 @@ use std::time::Instant;
 
 use mapwire_host::log_limit::LeftOut;
 
-use super::Broker;
-
-/// What a line is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// A connection of this rank that broke the protocol; `None`: of a process that belongs to no rank.
-    Broken(Option<u32>),
-    /// No descriptor was left.
-    Short,
-    /// A channel of this rank that cannot be made.
-    NoChannel(u32),
-}
+use super::{Broker, Cause};
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
