@@ -334,8 +334,9 @@ impl Client {
                     return around.read(&mut [(id, bytes)]);
                 }
                 Elsewhere::NextDonor if self.get(around, &mut [(id, &mut *bytes)], true) == [true] => {
-                    around.write(&[(id, bytes)])?;
-                    change(around, id, |known| Known { is_on_disk: true, ..known });
+                    // Where the disk takes nothing, nobody else may have what came: it is not kept, and no error hides it.
+                    let is_on_disk = around.write(&[(id, bytes)]).is_ok();
+                    change(around, id, |known| Known { is_on_disk, ..known });
                     return Ok(());
                 }
                 // Another donor is asked the next time.

@@ -13,6 +13,9 @@ const PLACE: u32 = 32;
 /// Bits of a place's frame. A node has the 8 above.
 const FRAME_BITS: u32 = 24;
 
+/// The place in a word where its numbers are too large: no frame.
+const TOO_LARGE: u64 = 1 << FRAME_BITS;
+
 /// Versions are less than this.
 pub const MAX_VERSION: u32 = (ON_DISK - 1) as u32;
 
@@ -34,7 +37,7 @@ pub enum Elsewhere {
     Donor,
     /// From the disk.
     Disk,
-    /// From a donor that gives it away for good, so that another is asked the next time. The disk must have what comes.
+    /// From a donor that gives it away for good, so that another is asked the next time. What comes goes to the disk.
     NextDonor,
     /// It is lost.
     Nowhere,
@@ -59,7 +62,7 @@ impl PageWord {
         let place = known.place.map_or(0, |place| {
             let number = u64::from(place.frame) + 1;
             let fits = number >> FRAME_BITS == 0 && place.node.0 < 1 << 8;
-            u64::from(fits) * (u64::from(place.node.0) << FRAME_BITS | number)
+            if fits { u64::from(place.node.0) << FRAME_BITS | number } else { TOO_LARGE }
         });
         Self(place << PLACE | bit | u64::from(known.version))
     }
@@ -74,10 +77,13 @@ impl PageWord {
         (version != 0).then_some(Known { version, is_on_disk: self.0 & ON_DISK != 0, place })
     }
 
-    /// Whether the page is known to be available.
+    /// Whether the page is known to be available, with all its copies: one that only donors have, and that came with wrong bytes, has fewer.
     #[must_use]
     pub fn is_kept(self) -> bool {
-        self != Self::LOST && self != Self::SALVAGED
+        match self.known() {
+            Some(known) => known.is_on_disk || self.0 >> PLACE != 0,
+            None => self == Self::NONE,
+        }
     }
 
     /// The donors are gone: the disk has the page, or nobody has.
@@ -122,6 +128,7 @@ mod tests {
             }
             let word = PageWord::of(known(is_on_disk, Some(last + 1)));
             assert_eq!(word.known(), Some(known(is_on_disk, None)));
+            assert!(word.is_kept());
         }
         for word in [PageWord::NONE, PageWord::LOST, PageWord::SALVAGED] {
             assert_eq!(word.known(), None);
@@ -134,6 +141,12 @@ mod tests {
         assert_eq!(PageWord::of(known(false, Some(1))).without_donors(), PageWord::LOST);
         assert_eq!(PageWord::SALVAGED.without_donors(), PageWord::SALVAGED);
         assert!(PageWord::NONE.is_kept() && !PageWord::LOST.is_kept() && !PageWord::SALVAGED.is_kept());
+    }
+
+    #[test]
+    fn a_page_that_came_with_wrong_bytes_counts_as_kept_only_where_the_disk_has_it() {
+        assert!(PageWord::of(known(false, Some(0))).is_kept() && PageWord::of(known(true, None)).is_kept());
+        assert!(!PageWord::of(known(false, None)).is_kept());
     }
 
     #[test]

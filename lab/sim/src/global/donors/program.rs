@@ -179,8 +179,11 @@ impl World<'_> {
         }
         let failures = self.with(|_, donors| donors.failures);
         if !out.is_empty() && self.client().store(self, &borrowed(&out)).is_ok() {
-            // Both donors may have failed since they said that they have the page.
-            let may_be_lost = self.with(|_, donors| donors.failures > failures && donors.may_lose());
+            // Both donors may have failed since they said that they have the page, or lied as they said so.
+            let may_be_lost = self.with(|cluster, donors| {
+                let liars = donors.liars.iter().filter(|&&node| cluster.is_alive(node));
+                donors.shape.copies > 1 && liars.count() > 1 || donors.failures > failures && donors.may_lose()
+            });
             for (id, _) in out {
                 let written = self.page(id, |page| page.written);
                 self.page(id, |page| {
@@ -243,11 +246,7 @@ impl World<'_> {
 
     /// A page cannot be had: it is new from here on.
     fn lose(&self, id: u64, failed: Failed) {
-        // A copy that another donor gives away must be on the disk first.
-        let is_full = failed == Failed::Full;
-        // Donors that lie may keep wrong bytes in the place of copies that others moved to them.
-        let is_lied = self.with(|_, donors| donors.shape.copies > 1 && !donors.liars.is_empty());
-        if !is_full && !is_lied && !self.page(id, |page| page.may_be_lost) {
+        if !self.page(id, |page| page.may_be_lost) {
             let word = self.word(id);
             self.broke(format!("page {id} is lost ({failed:?}), of which {word:?}, though no two donors have failed"));
         }
