@@ -181,6 +181,10 @@ impl Surroundings for World {
         Some(change())
     }
 
+    fn beside<R>(&self, change: impl FnOnce() -> R) -> R {
+        change()
+    }
+
     fn discards<R>(&self, look: impl FnOnce(&mut VecDeque<(PageName, u32)>) -> R) -> R {
         look(&mut VecDeque::new())
     }
