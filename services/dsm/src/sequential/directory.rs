@@ -4,7 +4,6 @@
 //! low to high, 1 bit registered, 1 bit busy, 10 bits owner, 20 bits tail of the queue + 1. The queue is a ring through the nodes, one
 //! node for every request that may be outstanding in the job: each is for one minipage. A node is a word of, low to high, 1 bit used, 1
 //! bit write, 20 bits next node.
-//! minipage. A node is a word of, low to high, 1 bit used, 1 bit write, 20 bits next node.
 
 use crate::address::Key;
 use crate::config::MAX_REQUESTS;
