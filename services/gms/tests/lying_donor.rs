@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_gms::{
-    Client, ClientConfig, Config, FRAME_BYTES, Frames, Gms, Loss, Member, NodeSet, PageName, PageWord, Place, SpaceId,
-    Surroundings,
+    Client, ClientConfig, Config, FRAME_BYTES, Frames, Gms, Known, Loss, Member, NodeSet, PageName, PageWord, Place,
+    SpaceId, Surroundings,
 };
 use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
@@ -14,6 +14,7 @@ use mapwire_wire::{Endpoint, NodeId};
 const BYTES: usize = FRAME_BYTES as usize;
 const FRAMES: u32 = 16;
 const LIAR: usize = 1;
+const TWO_COPIES: ClientConfig = ClientConfig { copies: 2, patience_ns: 0, pause_ns: 1, full_ns: 0 };
 
 /// The client at node 0, the donors at the others, and a disk.
 struct World {
@@ -22,6 +23,8 @@ struct World {
     words: RefCell<BTreeMap<u64, PageWord>>,
     disk: RefCell<BTreeMap<u64, Vec<u8>>>,
     is_disk_full: Cell<bool>,
+    /// Nothing that is sent arrives for now.
+    is_late: Cell<bool>,
 }
 
 fn at(offset: u64) -> Range<usize> {
@@ -48,6 +51,7 @@ impl World {
             words: RefCell::default(),
             disk: RefCell::default(),
             is_disk_full: Cell::new(false),
+            is_late: Cell::new(false),
         };
         world.deliver();
         world
@@ -102,7 +106,9 @@ impl Member for World {
     }
 
     fn wait(&self, _ns: u64, mut check: impl FnMut(&mut Gms) -> bool) -> bool {
-        self.deliver();
+        if !self.is_late.get() {
+            self.deliver();
+        }
         check(&mut self.nodes.borrow_mut()[0].0)
     }
 
@@ -211,7 +217,7 @@ fn read(client: &Client, world: &World, id: u64, stored: &[u8]) -> bool {
 fn a_page_of_which_one_of_two_copies_is_wrong_is_found_and_stored_again_even_where_the_disk_is_full() {
     for is_disk_full in [false, true] {
         let world = World::new();
-        let client = Client::new(ClientConfig { copies: 2, patience_ns: 0, pause_ns: 0, full_ns: 0 });
+        let client = Client::new(TWO_COPIES);
         world.is_disk_full.set(is_disk_full);
         let page = |id: u64| vec![id as u8; BYTES];
         let store = |id| client.store(&world, &[(id, &page(id)[..])]);
@@ -233,5 +239,39 @@ fn a_page_of_which_one_of_two_copies_is_wrong_is_found_and_stored_again_even_whe
             world.lie();
         }
         assert!(wrong > 0);
+    }
+}
+
+#[test]
+fn donors_that_are_slow_are_asked_for_a_page_that_is_wrong_on_the_disk() {
+    let world = World::new();
+    let client = Client::new(TWO_COPIES);
+    let page = [7; BYTES];
+    assert_eq!(client.store(&world, &[(0, &page)]), Ok(()));
+    world.lie();
+    // What the liar has went to the disk as another donor died.
+    world.disk.borrow_mut().insert(0, vec![8; BYTES]);
+    let known = world.word(0).known().unwrap();
+    world.set_word(0, PageWord::of(Known { is_on_disk: true, place: None, ..known }));
+    world.is_late.set(true);
+    let mut bytes = vec![0; BYTES];
+    assert_eq!(client.fetch(&world, &mut [(0, &mut bytes)]), Ok(()));
+    assert_eq!(bytes, [8; BYTES]);
+    world.is_late.set(false);
+    assert!(read(&client, &world, 0, &page));
+}
+
+#[test]
+fn a_page_that_neither_two_donors_nor_the_disk_take_is_not_kept() {
+    for copies in [1, 2] {
+        let world = World::new();
+        world.nodes.borrow_mut()[LIAR].0.donate(0, 0).unwrap();
+        world.deliver();
+        let client = Client::new(ClientConfig { copies, ..TWO_COPIES });
+        world.is_disk_full.set(true);
+        // It was lost with its donors while the program had it in RAM.
+        world.set_word(0, PageWord::LOST);
+        assert_eq!(client.store(&world, &[(0, &[7; BYTES])]), Err(None));
+        assert!(!client.holds(&world, 0));
     }
 }

@@ -163,7 +163,7 @@ impl Client {
         let session = around.session().filter(|_| !self.are_donors_slow(around.now_ns()));
         let Some(session) = session else {
             pages.iter().for_each(|&(id, _)| self.forget(around, id));
-            return around.write(pages);
+            return self.note_written(around, pages, around.write(pages));
         };
         for &(id, _) in pages {
             // What donors have is old from here on: the new version takes its place.
@@ -172,15 +172,28 @@ impl Client {
         if !self.spares_disk() {
             let mut written = Ok(());
             self.put(around, &*session, pages, 1, || written = around.write(pages));
-            if written.is_err() {
-                // The disk has an older version, or none: donors' copies count for nothing without it.
-                pages.iter().for_each(|&(id, _)| self.forget(around, id));
-            }
-            return written;
+            return self.note_written(around, pages, written);
         }
         let stored = self.put(around, &*session, pages, 2, || {});
         let rest: Vec<_> = pages.iter().zip(stored).filter(|(_, stored)| !stored).map(|(page, _)| *page).collect();
-        if rest.is_empty() { Ok(()) } else { around.write(&rest) }
+        if rest.is_empty() { Ok(()) } else { self.note_written(around, &rest, around.write(&rest)) }
+    }
+
+    /// Where the disk has not taken pages, it has an older version, or none: donors' copies count for nothing without it, and nobody has the
+    /// pages but the program.
+    fn note_written<S: Surroundings>(
+        &self,
+        around: &S,
+        pages: &[(S::Id, &[u8])],
+        written: Result<(), S::Error>,
+    ) -> Result<(), S::Error> {
+        if written.is_err() {
+            for &(id, _) in pages {
+                self.forget(around, id);
+                around.set_word(id, PageWord::LOST);
+            }
+        }
+        written
     }
 
     /// Puts pages at so many donors, and does something else `meanwhile`; which of them are at as many. With one, the disk must have them as
@@ -333,14 +346,18 @@ impl Client {
                     }
                     return around.read(&mut [(id, bytes)]);
                 }
-                Elsewhere::NextDonor if self.get(around, &mut [(id, &mut *bytes)], true) == [true] => {
-                    // Where the disk takes nothing, nobody else may have what came: it is not kept, and no error hides it.
-                    let is_on_disk = around.write(&[(id, bytes)]).is_ok();
-                    change(around, id, |known| Known { is_on_disk, ..known });
-                    return Ok(());
+                Elsewhere::NextDonor => {
+                    // What the disk may have is wrong: donors are waited for as if it had nothing.
+                    change(around, id, |known| Known { is_on_disk: false, ..known });
+                    if self.get(around, &mut [(id, &mut *bytes)], true) == [true] {
+                        // Where the disk takes nothing, nobody else may have what came: it is not kept, and no error hides it.
+                        let is_on_disk = around.write(&[(id, bytes)]).is_ok();
+                        change(around, id, |known| Known { is_on_disk, ..known });
+                        return Ok(());
+                    }
+                    // Another donor is asked the next time.
+                    attempt += 1;
                 }
-                // Another donor is asked the next time.
-                Elsewhere::NextDonor => attempt += 1,
                 Elsewhere::Nowhere => return Err(around.error(id, why)),
             }
         }

@@ -50,7 +50,7 @@ pub struct PageWord(pub u64);
 impl PageWord {
     /// Donors do not have the page.
     pub const NONE: Self = Self(0);
-    /// Only donors had the page, and have it no more.
+    /// Only donors had the page, and have it no more; or the disk did not take it.
     pub const LOST: Self = Self(ON_DISK);
     /// Donors have the page no more, and the disk has what lay where it was: the page, or another one.
     pub const SALVAGED: Self = Self(ON_DISK | 1 << PLACE);
