@@ -131,7 +131,8 @@ pub trait Service: Any + Debug + Send {
     fn poll_action(&mut self) -> Option<Action<'_>>;
 
     /// A process whose memory must be imported before the next action: polled when [`poll_action`](Self::poll_action) returns nothing; each
-    /// is returned once. [`handle_met`](Self::handle_met) reports it.
+    /// is returned once. [`handle_met`](Self::handle_met) reports it, but only where the service's memory was registered with a name under
+    /// which each rank exports it, as the shared memory is. Other services meet all ranks as they are registered.
     fn poll_meeting(&mut self) -> Option<Endpoint> {
         None
     }
@@ -139,7 +140,8 @@ pub trait Service: Any + Debug + Send {
     /// The memory of a process is imported, or it is known why that cannot be.
     fn handle_met(&mut self, _of: Endpoint) {}
 
-    /// A process imports the service's memory, and so sends messages of this registration from here on.
+    /// A process imports the service's memory, and so sends messages of this registration from here on. Called where
+    /// [`handle_met`](Self::handle_met) is.
     fn hear(&mut self, _from: Endpoint) {}
 
     /// Offset and length of the bytes of the service's memory that the sender of a message has stored before it, for traces.
