@@ -329,7 +329,8 @@ fn sixty_four_clients_get_the_same_share() {
     let Some(calculator) = Calculator::start() else {
         return;
     };
-    let total = 64 * 100;
+    // Enough that clients which the kernel starts late weigh little.
+    let total = 64 * 400;
     let start = |_| {
         let mut command = calculator.command(&["count", &total.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
