@@ -26,9 +26,16 @@ pub(crate) enum Asking {
     Refused,
 }
 
-/// As many as there are waiting lookups.
-#[derive(Clone, Debug, Default)]
+/// As many as there are waiting lookups, and refusals of the last 1024 misses. There is room for so many from the start, since a lookup in
+/// the page-fault handler must not allocate.
+#[derive(Clone, Debug)]
 pub(crate) struct Waiting(Vec<Asked>);
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self(Vec::with_capacity(REFUSED_FOR_MISSES as usize))
+    }
+}
 
 impl Waiting {
     /// A lookup of `wanted` has missed, after `misses` others.

@@ -307,6 +307,10 @@ impl Attack {
         while self.on(|node, _| give(node)) == Verdict::Wait {
             tries += 1;
             assert!(tries < 1_000, "a packet of {from} is never taken");
+            if self.is_confined {
+                self.node.leave_for_later();
+                self.confine(false);
+            }
             self.serve_misses();
         }
         self.drain(from, payload);
