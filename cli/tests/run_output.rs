@@ -138,7 +138,7 @@ fn all_bytes_pass_a_terminal_unchanged() {
     }
 }
 
-/// Runs the command where `/dev` is empty; `None`, and says so, where that cannot be had.
+/// Runs the command where `/dev` is empty; `None`, and says so, where that is not possible.
 fn where_dev_is_empty(place: &Place, arguments: &str) -> Option<std::process::Output> {
     let mapwire = env!("CARGO_BIN_EXE_mapwire");
     let text = format!("mount -t tmpfs none /dev || exit 77; exec {mapwire} {arguments}");

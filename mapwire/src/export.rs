@@ -144,7 +144,7 @@ impl<'a> ExportBuilder<'a> {
     /// Exports it.
     ///
     /// # Errors
-    /// No bytes, no rights, a name that is none or taken, memory that this process may not read and write, memory that is
+    /// No bytes, no rights, an invalid or taken name, memory that this process may not read and write, memory that is
     /// shared memory, or the limit on pinned pages. Nothing is exported then.
     pub fn start(self) -> Result<Export> {
         self.node.check_process()?;

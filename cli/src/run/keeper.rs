@@ -59,7 +59,7 @@ pub(crate) fn start() -> io::Result<Role> {
         }));
     };
     drop(launchers);
-    // Where none can be had, the group of a job that is killed as a whole stays until the next job is started.
+    // Where it cannot be started, the group of a job that is killed as a whole stays until the next job is started.
     if let Some(group) = &group
         && matches!(signals::fork(), Ok(None))
     {

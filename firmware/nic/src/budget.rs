@@ -41,9 +41,7 @@ impl fmt::Display for MemoryBreakdown {
 /// Numbers of what a NIC holds now. All but exports and imports are 0 when nothing is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Exports.
     pub exports: usize,
-    /// Imports.
     pub imports: usize,
     /// Fetches and atomic operations without an answer yet.
     pub fetches: usize,

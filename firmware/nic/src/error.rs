@@ -13,12 +13,10 @@ pub enum NicError {
     OutOfNicMemory {
         /// Table that needed it.
         what: &'static str,
-        /// Bytes it needs.
         needed_bytes: u64,
         /// Bytes left of the budget.
         left_bytes: u64,
     },
-    /// A table is full.
     #[error("the {what} table is full: it holds {limit} entries")]
     TableFull {
         /// Name of the table.
@@ -38,7 +36,6 @@ pub enum NicError {
     /// The export does not exist, or no longer.
     #[error("export {0} does not exist, or no longer does")]
     UnknownExport(u32),
-    /// A handler id is taken.
     #[error("{0} is installed already")]
     HandlerTaken(HandlerId),
     /// A key of all zeros opens nothing: packets that need no key carry it.
@@ -78,9 +75,7 @@ pub enum CommandError {
     OutOfRange {
         /// First byte asked for.
         offset: u64,
-        /// Bytes asked for.
         length: u64,
-        /// Bytes of the import.
         import_bytes: u64,
     },
     /// The import does not carry the right.
@@ -94,7 +89,6 @@ pub enum CommandError {
     /// The job has no such node.
     #[error("{0} is not in this job")]
     UnknownNode(NodeId),
-    /// The peer is gone.
     #[error("{0} is gone")]
     PeerGone(NodeId),
     /// The exporter refused.

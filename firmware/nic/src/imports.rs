@@ -48,7 +48,6 @@ pub struct RefusedStore {
     pub offset: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Reason of the refusal.
     pub reason: Refusal,
 }
 

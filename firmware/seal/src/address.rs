@@ -19,7 +19,6 @@ impl Address {
         Some(Self { length: from.len() as u8, bytes })
     }
 
-    /// The bytes as given.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length.into()]

@@ -3,11 +3,8 @@
 #[cfg(feature = "sealing")]
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-/// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
-/// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 12;
-/// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
 
 /// Authenticated encryption under one key. Never seal twice with the same nonce.

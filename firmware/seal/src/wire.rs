@@ -54,11 +54,8 @@ pub(crate) const GRANT_BYTES: usize = 5;
 /// Noise's second message: an ephemeral key, its payload, and the tag.
 pub(crate) const SECOND_BYTES: usize = 32 + GRANT_BYTES + 16;
 
-/// Bytes of an initiate.
 pub const INITIATE_BYTES: usize = HEADER_BYTES + FIRST_BYTES + COOKIE_BYTES + MAC_BYTES;
-/// Bytes of a respond.
 pub const RESPOND_BYTES: usize = HEADER_BYTES + SECOND_BYTES + MAC_BYTES;
-/// Bytes of a cookie datagram.
 pub const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + MAC_BYTES + COOKIE_BYTES + MAC_BYTES;
 
 // No answer to an unproven address is longer than the datagram from there.

@@ -54,7 +54,6 @@ impl Hosts {
         self.sides.open(process, side)
     }
 
-    /// The host side of a process.
     pub fn side(&self, process: Process) -> Option<&HostSide> {
         self.sides.get(process)
     }

@@ -109,7 +109,6 @@ pub enum PinError {
     LimitTooSmall {
         /// Pages of the transfer.
         needed_pages: u64,
-        /// The limit, in pages.
         limit_pages: u64,
         /// Pages that other transfers hold.
         held_pages: u64,

@@ -93,7 +93,6 @@ impl fmt::Display for Process {
 /// `count` consecutive pages from `first` on; may be empty.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PageRange {
-    /// The first page.
     pub first: Page,
     /// Number of pages.
     pub count: u64,
@@ -109,7 +108,6 @@ pub enum RangeError {
     BytesOutside {
         /// First address.
         address: u64,
-        /// Length in bytes.
         length_bytes: u64,
     },
     /// The pages end past the 48-bit address space.
@@ -123,7 +121,6 @@ pub enum RangeError {
 }
 
 impl PageRange {
-    /// The empty range.
     pub const EMPTY: PageRange = PageRange { first: Page(0), count: 0 };
 
     /// The pages that overlap the `length_bytes` bytes at `address`; empty for a length of 0.

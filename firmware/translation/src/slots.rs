@@ -80,7 +80,6 @@ impl SlotTable {
         (slot != NO_SLOT).then_some(slot)
     }
 
-    /// The frame in a slot.
     #[inline]
     pub(crate) fn frame(&self, slot: u32) -> Frame {
         let frame = self.frames.get(slot as usize);

@@ -84,7 +84,7 @@ canaries! {
     Unsalvaged = "unsalvaged": "What lies in the memory of dead donors of this host is not read.";
     Unheld = "unheld": "A page that was lost counts as stored.";
     EarlyFrame = "early-frame": "A frame is free though an operation uses it whose end nobody waits for.";
-    UntoldDiscard = "untold-discard": "Donors are not told which pages are wanted no more.";
+    UntoldDiscard = "untold-discard": "Donors are not told of discards.";
 }
 
 impl Canary {

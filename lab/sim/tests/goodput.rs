@@ -8,7 +8,6 @@ use mapwire_translation::{DesignConfig, PageRange, PinRules};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{CommandRepr, Endpoint, Key, NodeId, Rights};
 
-/// Bytes of a command.
 const COMMAND_BYTES: u64 = 256 << 10;
 /// Commands under way at a time.
 const WORDS: u32 = 8;

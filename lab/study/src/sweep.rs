@@ -164,7 +164,7 @@ fn has(design: DesignConfig, option: &str) -> bool {
     !matches!(tried, Err(ParseDesignError::Option { .. }))
 }
 
-/// A value that is none of the option at all is told apart from values that do not suit each other.
+/// An invalid value of one option is told apart from values that do not suit each other.
 fn check_alone(design: DesignConfig, option: &'static str, value: &str) -> Result<(), SweepError> {
     match parse_design(&format!("{},{option}={value}", design.name())) {
         Err(cause @ ParseDesignError::Value { .. }) => {

@@ -84,7 +84,6 @@ impl CompletionWords {
         }
     }
 
-    /// The command failed.
     pub fn fail(&self, index: u32, failure: CommandFailure) {
         if let Some(word) = self.words.get(index as usize)
             && word.load(Ordering::Relaxed) == PENDING

@@ -46,7 +46,6 @@ impl fmt::Display for DriverMode {
 pub struct ParseChoiceError {
     /// What was to be chosen.
     pub what: &'static str,
-    /// What was given.
     pub given: String,
     /// What there is.
     pub choices: &'static str,

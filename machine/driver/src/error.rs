@@ -84,38 +84,21 @@ pub enum DriverError {
     Thread(std::io::Error),
     /// The trace of this rank cannot be begun.
     #[error("the trace cannot be written to {}: {error}; the folder must be there, and empty", path.display())]
-    Trace {
-        /// The file.
-        path: std::path::PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The peer is gone.
+    Trace { path: std::path::PathBuf, error: std::io::Error },
     #[error("rank {} is gone: it has left the job or died", rank(.0))]
     PeerGone(NodeId),
     /// The provider has not moved memory.
     #[error("libfabric did not finish a transfer with rank {}: {error}", rank(.peer))]
-    Rma {
-        /// The peer.
-        peer: NodeId,
-        /// Why.
-        error: mapwire_transport::ofi::rma::RmaError,
-    },
+    Rma { peer: NodeId, error: mapwire_transport::ofi::rma::RmaError },
     /// This process has no descriptor left for memory that a peer passed.
     #[error("no file descriptor is left for the memory that rank {} exports; raise the limit (`ulimit -n`)", rank(.0))]
     NoDescriptor(NodeId),
     /// The peer counts as gone, mostly since it broke the rules.
     #[error("rank {}{} counts as gone: {breach}", rank(.peer), if .breach.is_fault() { " is broken, and" } else { "" })]
-    PeerBroken {
-        /// The peer.
-        peer: NodeId,
-        /// What it did.
-        breach: Breach,
-    },
+    PeerBroken { peer: NodeId, breach: Breach },
     /// Something took too long.
     #[error("{what} took longer than {after:?}; {waiting_for}")]
     Timeout {
-        /// What.
         what: String,
         /// How long it was given.
         after: Duration,
@@ -125,7 +108,6 @@ pub enum DriverError {
     /// A rank number outside the job.
     #[error("rank {rank} is not in a job of {size} ranks")]
     NoSuchRank {
-        /// The number given.
         rank: u32,
         /// Ranks in the job.
         size: u32,
@@ -133,9 +115,7 @@ pub enum DriverError {
     /// The memory is not there.
     #[error("{length} B at {address:#x} are not all memory that this process may {access}")]
     NotMapped {
-        /// First address.
         address: u64,
-        /// Bytes.
         length: u64,
         /// Read or write.
         access: &'static str,

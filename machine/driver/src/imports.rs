@@ -15,7 +15,6 @@ use crate::error::DriverError;
 pub struct LocalImport {
     /// Its number in the NIC.
     pub id: ImportId,
-    /// What was granted.
     pub grant: Grant,
     /// The exporter's memory, on the direct path: all of it, or its whole pages.
     pub mapped: Option<MappedBuffer>,

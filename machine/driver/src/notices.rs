@@ -33,7 +33,6 @@ pub type NotificationHandler = Arc<dyn Fn(Notification) + Send + Sync>;
 pub struct Notice {
     /// Who is told.
     pub handler: NotificationHandler,
-    /// What.
     pub notification: Notification,
 }
 

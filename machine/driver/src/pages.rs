@@ -26,7 +26,6 @@ pub enum PagesError {
         limit_pages: u64,
         /// Pages of others, which must stay pinned.
         held_pages: u64,
-        /// The limit.
         limit_bytes: u64,
     },
     /// The operating system.

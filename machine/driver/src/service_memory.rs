@@ -165,7 +165,6 @@ impl ServiceMemory {
         self.fault.get_or_insert(fault);
     }
 
-    /// The memory of the peers.
     #[must_use]
     pub fn peers(&self) -> &PeerMemory {
         &self.peers

@@ -27,7 +27,6 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) uffd: OwnedFd,
     pub(crate) store: Box<dyn BackingStore>,
-    /// The pool.
     pub(crate) pool: Frames,
     /// Never written to.
     pub(crate) zeros: Frames,

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How often the number of donors is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What the thread does: meets donors, tells them what is wanted no more, and brings pages to the disk when donors die.
+/// What the thread does: meets donors, sends them discards, and brings pages to the disk when donors die.
 pub(super) fn keep_donors(lenders: &Lenders, copies: &Copies, report: fn(&str), woken: &Receiver<()>) {
     if woken.recv().is_err() {
         return;

@@ -34,7 +34,7 @@ impl Lenders {
     /// The donors that are there now, those with most memory first.
     ///
     /// # Errors
-    /// The store cannot be reached, or the secret is not to be had.
+    /// The store cannot be reached, or the secret cannot be read.
     pub fn donors(&self) -> Result<Vec<Donor>> {
         let shared = SharedSecret::read(&self.secret_file).map_err(LaunchError::from)?;
         Ok(donors(&self.store, &shared)?)

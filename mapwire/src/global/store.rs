@@ -35,7 +35,7 @@ impl DonorStore {
     /// A store before `disk`, which says by `report` when it has no donors.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The thread cannot be started.
     pub fn new(disk: DiskStore, lenders: Lenders, report: fn(&str)) -> std::io::Result<Self> {
         let (wake, woken) = mpsc::sync_channel(1);
         let copies = Arc::new(Copies::new(disk, lenders.copies));

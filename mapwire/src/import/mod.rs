@@ -234,8 +234,8 @@ impl Import {
         self.send_source(data.into(), offset)
     }
 
-    /// As [`send`](Self::send), from the bytes `range` of a buffer, which other ranks may store to at any time, so that no slice can be had
-    /// of them. What they store there meanwhile may be sent or not.
+    /// As [`send`](Self::send), from the bytes `range` of a buffer. Other ranks may store to it at any time, so it has no slice; what they
+    /// store meanwhile may be sent or not.
     ///
     /// # Errors
     /// As [`send`](Self::send), and a range outside the buffer.

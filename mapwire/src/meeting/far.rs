@@ -107,7 +107,7 @@ impl FarReception {
     /// Starts it. While the store cannot be reached it tries again, and says so once.
     ///
     /// # Errors
-    /// The secret is not to be had; no thread.
+    /// The secret cannot be read; a thread cannot be started.
     pub fn start(store: NamedStore, config: NodeConfig, greet: Arc<dyn Greet>) -> Result<Self> {
         let shared = store.secret()?;
         let names: Arc<Mutex<Vec<DoorName>>> = Arc::default();

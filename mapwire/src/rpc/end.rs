@@ -45,7 +45,7 @@ impl Rpc {
     /// Connects to a rank that serves calls, once it does.
     ///
     /// # Errors
-    /// A rank that is none, or this one; [`Error::NoAnswer`], [`Error::Gone`]; no memory for records.
+    /// A rank outside the job, or this one; [`Error::NoAnswer`], [`Error::Gone`]; no memory for records.
     pub fn caller(&self, rank: usize, program: u32, version: u32) -> Result<Caller, Error> {
         Caller::connect(&self.inner, rank, program, version)
     }

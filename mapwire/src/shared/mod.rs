@@ -84,7 +84,7 @@ impl Shared {
     /// barriers (usually 1). All ranks of the job call it. Settings come from the node's configuration and must agree.
     ///
     /// # Errors
-    /// It is open already; addresses, mappings or faults are not to be had (the error names the setting); a rank does not
+    /// It is open already; addresses, mappings or faults are refused (the error names the setting); a rank does not
     /// come.
     pub fn open(node: &Node, threads: usize) -> Result<Self> {
         node.check_process()?;

@@ -18,7 +18,7 @@ fn shared_memory_beyond_the_address_space_is_refused_and_names_the_limit() {
             lower_limit(Resource::As, 2 << 30);
             refused(Shared::open(&node, 1).map(drop), &["RLIMIT_AS", "2147483648", "ulimit -v", "MAPWIRE_SHARED"]);
             refused(node.alloc(3 << 30).map(drop), &["RLIMIT_AS", "ulimit -v"]);
-            // What there is room for is still to be had.
+            // What there is room for can still be allocated.
             let buffer = node.alloc(1 << 20).unwrap();
             buffer.write(0, &[1]).unwrap();
         })

@@ -28,7 +28,6 @@ pub enum Error {
     /// A thread number beyond the configured ones.
     #[error("thread {thread} is beyond the {threads} configured threads of this rank; configure more")]
     UnknownThread {
-        /// Number given.
         thread: Thread,
         /// Threads of a rank.
         threads: u16,
@@ -39,7 +38,6 @@ pub enum Error {
     /// A lock number beyond the configured ones.
     #[error("lock {lock} is beyond the {locks} configured locks; configure more")]
     UnknownLock {
-        /// Number given.
         lock: Lock,
         /// Locks of the job.
         locks: u32,
@@ -53,7 +51,6 @@ pub enum Error {
     /// A barrier number beyond the configured ones.
     #[error("barrier {barrier} is beyond the {barriers} configured barriers; configure more")]
     UnknownBarrier {
-        /// Number given.
         barrier: Barrier,
         /// Barriers of the job.
         barriers: u32,
@@ -79,7 +76,6 @@ pub enum Error {
     /// The number of participants was 0, above the threads, or changed while threads waited in a barrier.
     #[error("{participants} threads cannot take part in barriers: between 1 and {threads}, and only while none waits")]
     BadParticipants {
-        /// Number given.
         participants: u16,
         /// Threads of a rank.
         threads: u16,
@@ -87,7 +83,6 @@ pub enum Error {
     /// A rank number outside the job.
     #[error("rank {rank} is outside the job of {ranks} ranks")]
     UnknownRank {
-        /// Number given.
         rank: Rank,
         /// Ranks of the job.
         ranks: u16,

@@ -7,13 +7,11 @@ use crate::directory::RowSize;
 use crate::name::PageName;
 use crate::nodes::{MAX_NODES, NodeSet};
 
-/// Bytes of a frame.
 pub const FRAME_BYTES: u64 = 4096;
 
 /// How a node takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// This node.
     pub node: NodeId,
     /// The process of each node that takes part.
     pub process: ProcessId,
@@ -98,7 +96,6 @@ pub enum ConfigError {
 /// Getpage: fetch a page from global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetPage {
-    /// Which page.
     pub name: PageName,
     /// The frame where it is to land. Nobody else may use it until the outcome.
     pub frame: u32,
@@ -111,7 +108,6 @@ pub struct GetPage {
 /// Putpage: store a page in global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutPage {
-    /// Which page.
     pub name: PageName,
     /// Its version: larger whenever the contents changed, never smaller, not even after a discardpage. At most `u32::MAX - 1`.
     pub version: u32,

@@ -88,13 +88,11 @@ impl Map {
         Self { version, members, owners }
     }
 
-    /// Its version.
     #[must_use]
     pub fn version(&self) -> MapVersion {
         self.version
     }
 
-    /// Its members.
     #[must_use]
     pub fn members(&self) -> &NodeSet {
         &self.members

@@ -33,7 +33,6 @@ pub struct Request {
     pub map: MapVersion,
     /// The page's hash.
     pub hash: PageHash,
-    /// The page.
     pub name: PageName,
 }
 
@@ -108,9 +107,7 @@ pub enum Refusal {
 /// A page as putpage brings it and getpage brings it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageInfo {
-    /// Which page.
     pub name: PageName,
-    /// Its hash.
     pub hash: PageHash,
     /// Its version: grows whenever the contents change.
     pub version: u32,
@@ -158,7 +155,6 @@ impl FromIterator<u32> for FrameList {
 /// How old the pages of a node are (Feeley §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeReport {
-    /// Which epoch it is for.
     pub epoch: u32,
     /// Frames that serve others and are free.
     pub free: u32,

@@ -3,7 +3,6 @@
 /// What a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpaceId {
-    /// A file.
     File {
         /// The file system's device number.
         device: u64,
@@ -14,7 +13,6 @@ pub enum SpaceId {
     },
     /// Memory without a file, which belongs to a node.
     Anonymous {
-        /// The node.
         node: u16,
         /// Tells apart runs of the node.
         incarnation: u64,

@@ -9,7 +9,6 @@ use crate::message::Refusal;
 pub struct Place {
     /// The storing node.
     pub node: NodeId,
-    /// Its frame.
     pub frame: u32,
 }
 

@@ -2,7 +2,6 @@
 
 /// The payload of a packet. Its bytes may lie where its sender can still change them: they are copied before they are looked at.
 pub trait Payload {
-    /// Bytes.
     fn len_bytes(&self) -> usize;
 
     /// The bytes, if they are a private copy of this node's already: those of a short payload always are. Empty for others.

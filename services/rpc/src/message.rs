@@ -19,11 +19,8 @@ const SUCCESS: u32 = 0;
 pub struct CallHeader {
     /// The call's number at its caller.
     pub xid: u32,
-    /// Which program.
     pub program: u32,
-    /// Which version of it.
     pub version: u32,
-    /// Which procedure.
     pub procedure: u32,
     /// Who calls.
     pub credential: Credential,
@@ -41,7 +38,7 @@ pub enum ReplyStatus {
     ProgramMismatch { low: u32, high: u32 },
     /// The program does not have the procedure.
     ProcedureUnavailable,
-    /// The arguments are none of the procedure's.
+    /// The arguments are not of the procedure's types.
     GarbageArguments,
     /// The server failed.
     SystemError,

@@ -65,11 +65,8 @@ pub struct RequestId {
 pub struct Incoming {
     /// To answer by.
     pub id: RequestId,
-    /// Which program.
     pub program: u32,
-    /// Which version.
     pub version: u32,
-    /// Which procedure.
     pub procedure: u32,
     /// Who calls: as it says, which was held against the kernel's word where that is known.
     pub credential: Credential,

@@ -99,7 +99,7 @@ fn every_field_of_a_call_that_is_wrong_is_told_or_ends_the_connection() {
     for words in 0..CALL.len() {
         assert_eq!(send(&record(&CALL[..words])), Fate::Broken, "{words} words");
     }
-    // A reply that nobody waits for, and replies that are none.
+    // A reply that nobody waits for, and malformed ones.
     assert_eq!(send(&record(&[1, 1, 0, 0, 0, 0])), Fate::Dropped);
     for words in [[1, 1, 2, 0, 0, 0], [1, 1, 0, 0, 0, 6], [1, 1, 1, 2, 0, 0], [1, 1, 1, 1, 8, 0]] {
         assert_eq!(send(&record(&words)), Fate::Broken, "{words:?}");

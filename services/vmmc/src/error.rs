@@ -19,7 +19,6 @@ pub enum VmmcError {
         "{peer} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
     )]
     TimedOut {
-        /// Exporter.
         peer: Endpoint,
         /// Name that was requested.
         name: String,
@@ -29,7 +28,6 @@ pub enum VmmcError {
     /// The exporter refused the import.
     #[error("{peer} refused the import of `{name}`: {reason}")]
     Refused {
-        /// Exporter.
         peer: Endpoint,
         /// Name that was requested.
         name: String,
@@ -38,7 +36,6 @@ pub enum VmmcError {
     /// The exporter is gone.
     #[error("{peer} is gone; `{name}` cannot be imported from it")]
     PeerGone {
-        /// Exporter.
         peer: Endpoint,
         /// Name that was requested.
         name: String,
@@ -46,7 +43,6 @@ pub enum VmmcError {
     /// Malformed control message, or one that answers no request.
     #[error("{from} sent a control message that is not valid: {error}")]
     Malformed {
-        /// Sender.
         from: Endpoint,
         /// First thing found wrong.
         error: WireError,

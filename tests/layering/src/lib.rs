@@ -99,7 +99,7 @@ pub enum Violation {
         /// What the attribute stands before, or `file` for the file as a whole.
         item: String,
     },
-    /// A place on the list is no more.
+    /// A place on the list no longer exists.
     #[error("{file} no longer allows unsafe code for `{item}`; take it off the list in tests/layering/src/rules.rs")]
     StalePlace {
         /// The file, from the workspace's root.
@@ -118,7 +118,7 @@ pub enum Violation {
         /// What it uses.
         call: &'static str,
     },
-    /// A place on that list is no more.
+    /// A place on that list no longer exists.
     #[error("{0} no longer opens files for writing; take it off the list in tests/layering/src/rules.rs")]
     StaleWriting(String),
     /// A document links to a file that is not there.

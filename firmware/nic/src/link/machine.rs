@@ -105,9 +105,7 @@ pub struct Datagram {
 pub enum Received<'a> {
     /// Nothing: hello, welcome.
     None,
-    /// An ack.
     Ack(&'a LinkAck),
-    /// A packet.
     Packet,
 }
 

@@ -19,7 +19,6 @@ pub struct LinkCounters {
     pub acks_received: u64,
     /// Losses found by later acks.
     pub losses: u64,
-    /// Timeouts.
     pub timeouts: u64,
     /// Timeouts that an ack showed to be spurious.
     pub spurious: u64,

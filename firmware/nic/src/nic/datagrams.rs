@@ -26,7 +26,6 @@ pub struct Datagram<'a> {
 pub enum DatagramBody<'a> {
     /// Nothing.
     None,
-    /// An ack.
     Ack(&'a LinkAck),
     /// A packet: its header, then its payload.
     Packet(&'a Transmit),

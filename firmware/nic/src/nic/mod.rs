@@ -222,13 +222,11 @@ impl<D: TranslationDesign> Nic<D> {
         self.translation.installed(TableOwner(process.0), page)
     }
 
-    /// The import with this id.
     #[must_use]
     pub fn imported(&self, id: mapwire_wire::ImportId) -> Option<&Import> {
         self.imports.get(id.0)
     }
 
-    /// The export with this id.
     #[must_use]
     pub fn exported(&self, id: ExportId) -> Option<&Export> {
         self.exports.get(id.0)

@@ -54,7 +54,6 @@ pub(crate) struct World {
     pub(crate) paths: usize,
 }
 
-/// The address of a node.
 pub(crate) fn address(node: usize) -> Vec<u8> {
     address_of_path(node, 0)
 }

@@ -84,7 +84,6 @@ impl PinnedPages {
         }
     }
 
-    /// The limit, in pages.
     pub fn limit_pages(&self) -> u64 {
         self.limit_pages
     }

@@ -34,7 +34,6 @@ pub struct Violation {
     pub text: String,
 }
 
-/// A violation of a check.
 pub(crate) fn violation(check: &'static str, text: String) -> Violation {
     Violation { check, text }
 }

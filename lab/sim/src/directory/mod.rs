@@ -174,7 +174,6 @@ impl Machine {
         self.nodes[usize::from(node)].host.load = load;
     }
 
-    /// The directory node of a page.
     pub fn directory_node(&self, name: PageName) -> Option<NodeId> {
         self.nodes[0].gms.map().directory_node(name.hash())
     }

@@ -64,7 +64,6 @@ impl Packet {
         kind == Some(&(Kind::Store as u8))
     }
 
-    /// The header of a store.
     pub(crate) fn store_header(&self) -> Option<Header> {
         let header = match self.form {
             Form::Plain | Form::Early => Some(self.header),

@@ -84,7 +84,6 @@ pub struct Outcome {
     /// From rank 0's first barrier to its last; what programs time. `None` with fewer than two barriers.
     pub work_ps: Option<Ps>,
     pub messages: u64,
-    /// Their bytes.
     pub bytes: u64,
     pub ranks: Vec<RankOutcome>,
 }

@@ -288,7 +288,6 @@ impl Report {
         })
     }
 
-    /// The table of this name.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }

@@ -119,7 +119,6 @@ pub struct Callers {
     idle_bytes: u64,
     programs: Vec<Program>,
     instances: Vec<Instance>,
-    /// Exports by node and id.
     by_id: BTreeMap<(NodeId, ExportId), usize>,
     /// By sending process, then receiving node.
     streams: BTreeMap<(usize, NodeId), Stream>,

@@ -59,7 +59,6 @@ impl<F: Fabric> Driver<F> {
         self.figures_before + self.local.node.figures(PROCESS)
     }
 
-    /// The memory of a service.
     #[inline]
     pub fn service_memory(&mut self, handler: HandlerId) -> Option<&mut ServiceMemory> {
         self.local.memories.of_service(handler)

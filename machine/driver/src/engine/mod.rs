@@ -258,7 +258,6 @@ impl<F: Fabric> Engine<F> {
         run_to_the_end(serve);
     }
 
-    /// The completion words.
     #[must_use]
     pub fn words(&self) -> &CompletionWords {
         &self.words

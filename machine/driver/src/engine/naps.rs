@@ -28,7 +28,6 @@ pub enum Asked {
 pub trait AskForWake {
     /// Begins to ask.
     fn ask(&self) -> Asked;
-    /// Ends it.
     fn end(&self);
 }
 

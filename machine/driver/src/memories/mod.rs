@@ -153,7 +153,6 @@ impl Memories {
         outcomes.log(Line::NotServed(self.frames.pins().explain(error).to_string()));
     }
 
-    /// The memory of a service.
     #[inline]
     pub(crate) fn of_service(&mut self, handler: HandlerId) -> Option<&mut ServiceMemory> {
         let mut all = self.of_services.iter_mut();

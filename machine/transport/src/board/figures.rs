@@ -6,7 +6,6 @@ use super::{BELL_LINE_BYTES, Board};
 
 /// Words of a row but the first, which is the time.
 pub const FIGURES: usize = 63;
-/// Bytes of a row.
 const ROW_BYTES: usize = 8 * (FIGURES + 1);
 
 /// A rank's figures. Their writer defines their meaning.

@@ -392,7 +392,6 @@ impl Remote {
         self.max_bytes.saturating_sub(ENVELOPE_BYTES)
     }
 
-    /// The path of this number.
     #[inline]
     fn path(&self, number: u8) -> &Path {
         match &self.paths[..] {

@@ -165,7 +165,6 @@ pub enum Refusal {
         "this rank has joined before; a rank is one process, which joins once (does it start another mapwire program?)"
     )]
     Taken = 4,
-    /// Another process was started for the rank.
     #[error(
         "the launcher started another process for this rank; join from that process or from one that descends from it"
     )]

@@ -76,7 +76,6 @@ impl Map {
         self.words[at] = self.words[at] & !0b1100 | protection_bits(protection);
     }
 
-    /// The minipage with that key.
     pub(super) fn minipage(&self, key: Key) -> Option<Minipage> {
         let at = self.index(key.view, key.page);
         let word = self.words[at];

@@ -11,7 +11,7 @@ use super::page::{Elsewhere, Known, MAX_VERSION, PageWord};
 use super::transfer::{self, DonorPage, Member};
 use crate::name::PageName;
 
-/// Why a page cannot be had.
+/// Why a page cannot be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The donors that had it have died.
@@ -70,7 +70,7 @@ pub trait Surroundings {
     /// Calls `change` while nothing is changed [alone](Self::alone). It may run beside others of its kind.
     fn beside<R>(&self, change: impl FnOnce() -> R) -> R;
 
-    /// What donors are still to be told of versions that are wanted no more, under a lock.
+    /// Discards that donors have not been told of yet, under a lock.
     fn discards<R>(&self, look: impl FnOnce(&mut VecDeque<(PageName, u32)>) -> R) -> R;
 }
 
@@ -251,7 +251,7 @@ impl Client {
     /// Fetches pages that were stored. Some may have wrong bytes: [`fetch_other`](Self::fetch_other) gets them elsewhere.
     ///
     /// # Errors
-    /// One is not to be had.
+    /// One of them cannot be fetched.
     pub fn fetch<S: Surroundings>(&self, around: &S, pages: &mut [(S::Id, &mut [u8])]) -> Result<(), S::Error> {
         if let Some((id, _)) = pages.iter().find(|(id, _)| around.word(*id) == PageWord::LOST) {
             return Err(around.error(*id, Loss::Gone));

@@ -8,10 +8,10 @@ use super::page::{Known, PageWord};
 use super::pages::Pages;
 use super::transfer::{self, DonorPage, Member};
 
-/// How long donors are told in a row what is wanted no more.
+/// How long discards are sent in a row.
 const TELLING_NS: u64 = 250_000_000;
 
-/// How long to wait when too many pages that are wanted no more are under way.
+/// How long to wait when too many discards are under way.
 const BUSY_NS: u64 = 200_000;
 
 /// How often a page is asked for that does not come as it was put: donors that have it take turns.
@@ -103,7 +103,7 @@ impl Client {
         forgotten.is_some()
     }
 
-    /// Tells donors what is wanted no more, for 250 ms at most.
+    /// Sends pending discards, for 250 ms at most.
     pub fn tell_discards<S: Surroundings>(&self, around: &S, session: &S::Session) {
         let end_ns = session.now_ns() + TELLING_NS;
         while session.now_ns() < end_ns {

@@ -35,7 +35,6 @@ pub struct Known {
 pub enum Elsewhere {
     /// From the donor that has it by now, which is asked. Its [place](Known::place) is not known any more.
     Donor,
-    /// From the disk.
     Disk,
     /// From a donor that gives it away for good, so that another is asked the next time. What comes goes to the disk.
     NextDonor,

@@ -228,7 +228,7 @@ pub(super) fn are_gets_late<M: Member>(member: &M) -> bool {
     member.frames(|frames| frames.are_late(frames.for_gets()))
 }
 
-/// Tells that a page up to a version is wanted no more. False: too much is under way, try again later. Pages that are asked for have half
+/// Discards a page up to a version. False: too much is under way, try again later. Pages that are asked for have half
 /// of all requests to themselves.
 pub(super) fn discard<M: Member>(member: &M, name: PageName, version: u32) -> bool {
     let told = member.call(|gms, now_ns| {

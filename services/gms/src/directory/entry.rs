@@ -25,7 +25,6 @@ impl Entry {
         Self { name, copies: [0; MAX_COPIES], count: 0, version }
     }
 
-    /// The page.
     #[must_use]
     pub const fn name(&self) -> PageName {
         self.name

@@ -45,7 +45,6 @@ pub struct Directory<R = PlainRows> {
     rows: R,
     /// The row read last.
     row: Vec<u8>,
-    /// Which one that is.
     held: Option<u32>,
     /// How many of its entries have arrived, and when the scan asks for more.
     arrived: usize,

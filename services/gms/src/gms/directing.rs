@@ -196,7 +196,7 @@ impl Gms {
         }
     }
 
-    /// A storing node asks whether it may drop its copy. Before all have reported, a copy may be listed that is no more: the answer waits.
+    /// A storing node asks whether it may drop its copy. Before all have reported, a copy may be listed that is gone: the answer waits.
     pub(super) fn handle_spare(&mut self, spare: Spare) -> Result<(), Broken> {
         if self.view.is_settled() {
             self.answer_spare(&spare);

@@ -19,7 +19,6 @@ const WAITING_PACKETS: usize = 8;
 pub struct Ask {
     /// Whose.
     pub process: ProcessId,
-    /// What.
     pub act: Act,
 }
 

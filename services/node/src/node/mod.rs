@@ -31,7 +31,6 @@ use crate::tracing::{Event, Trace};
 /// What a node is made with.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Its NIC.
     pub nic: Config,
     /// The user of every process of the job, by numeric id, as the operating system says.
     pub uid: u32,

@@ -42,7 +42,6 @@ pub(crate) struct Process {
 /// An import that the exporter has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// What was granted.
     pub grant: Grant,
     /// It was revoked before it was entered.
     pub revoked: bool,

@@ -128,7 +128,7 @@ fn control_messages_are_kept_up_to_a_number_and_taken_once_the_node_is_free() {
     assert!(node.has_left());
     node.make_up(0);
     assert!(!node.has_left() && !node.is_gone(PEER));
-    // What is none ends the peer once the node looks at it, not before.
+    // A malformed message ends the peer once the node looks at it, not before.
     node.set_confined(true);
     let (header, _) = message(HandlerId::CONTROL, 3).emit(taken);
     assert!(give(node, &header, &[1; 3]));

@@ -29,7 +29,6 @@ pub enum Due {
 /// Memory that the host of a node has lent a peer in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loan {
-    /// The session.
     pub session: u64,
     /// It is known what the peer lends in turn.
     pub is_ready: bool,

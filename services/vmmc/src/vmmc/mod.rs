@@ -83,7 +83,6 @@ impl Vmmc {
         offered.is_some_and(|offered| offered.taken.iter().any(|holder| holder.node == node))
     }
 
-    /// The offer of an export.
     #[must_use]
     pub fn offered(&self, export: ExportId) -> Option<&Offer> {
         self.offers.iter().find(|other| other.offer.export == export).map(|offered| &offered.offer)

@@ -40,7 +40,6 @@ impl Forgetful {
         self.pinning = Pinning::OnMiss;
     }
 
-    /// Forgets a page of a process.
     pub(crate) fn forget(&mut self, process: u16, page: Page) {
         self.missing.insert((Process(process), page));
     }

@@ -23,7 +23,6 @@ use crate::random::Random;
 use crate::run::{Outcome, Part, RunError, Workload, drive};
 use crate::segments::Segments;
 
-/// The node of the client.
 const CLIENT: NodeId = NodeId(0);
 
 /// Events of a run at most, for each step of its program.

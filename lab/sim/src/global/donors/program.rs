@@ -244,7 +244,7 @@ impl World<'_> {
         }
     }
 
-    /// A page cannot be had: it is new from here on.
+    /// A page is lost: the program starts it anew.
     fn lose(&self, id: u64, failed: Failed) {
         if !self.page(id, |page| page.may_be_lost) {
             let word = self.word(id);

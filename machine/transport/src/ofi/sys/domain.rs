@@ -54,7 +54,6 @@ impl Domain {
         OfiError::call(self.library(), call, code)
     }
 
-    /// The result of a call.
     pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<(), OfiError> {
         check(self.library(), call, code)
     }
