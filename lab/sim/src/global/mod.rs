@@ -11,7 +11,6 @@ mod scenario;
 mod seen;
 
 pub use donors::{DonorSeen, DonorShape};
-pub use scenario::{GlobalScenario, GlobalShape};
 pub use seen::Seen;
 
 use std::collections::BTreeMap;
@@ -25,6 +24,7 @@ use crate::checks::global_memory::{self as check, Read, Truth};
 use crate::checks::liveness;
 use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::random::Random;
+use crate::run::Drawn;
 use crate::segments::Segments;
 use buggy::Buggy;
 
@@ -39,6 +39,40 @@ const OWN_FRAMES: u32 = 16;
 
 /// When it is looked first whether all is at rest, after the last call; then ever later.
 const FIRST_LOOK_NS: u64 = 30_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct GlobalShape {
+    pub nodes: u16,
+    /// Of them, those that are members at the start.
+    pub members: u16,
+    /// Frames of each node that may serve others.
+    pub pool_frames: u32,
+    /// Pages of each node's own.
+    pub pages: u64,
+    pub shared_pages: u64,
+    /// Operations of each kind that a node may have under way.
+    pub requests: u16,
+    /// Bytes of each node's part of the directory.
+    pub directory_bytes: usize,
+    /// Of 100 putpages, those of a page that is on permanent storage.
+    pub on_disk_percent: u64,
+    /// Of 100 calls, those that join or leave.
+    pub moves_percent: u64,
+    /// How long an epoch lasts at most.
+    pub epoch_ms: u32,
+}
+
+/// A run as it was drawn.
+#[derive(Debug)]
+pub struct GlobalScenario {
+    pub drawn: Drawn,
+    pub shape: GlobalShape,
+    pub calls: u32,
+    /// Pages are stores of the network interfaces; otherwise each node has mapped the memory of the others.
+    pub stores_by_nic: bool,
+    /// A client of donors in place of programs that use global memory in all its parts.
+    pub donors: Option<DonorShape>,
+}
 
 /// What an operation of a program is about.
 #[derive(Clone, Copy, Debug)]

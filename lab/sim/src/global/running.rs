@@ -2,8 +2,7 @@
 
 use mapwire_gms::Gms;
 
-pub(super) use super::{Call, Ending};
-use super::{FIRST_LOOK_NS, Programs, Seen, own_page};
+use super::{Ending, FIRST_LOOK_NS, Programs, Seen, own_page};
 use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::Coverage;
 

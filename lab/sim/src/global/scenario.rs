@@ -9,9 +9,11 @@ use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;
 use super::donors::{self, DonorShape};
-use super::running::{Call, EVENTS_A_CALL, Ending};
+use super::running::EVENTS_A_CALL;
 use super::seen::Seen;
-use super::{FRAMES_ADDRESS, GLOBAL, OWN_FRAMES, PROCESS, Program, Programs};
+use super::{
+    Call, Ending, FRAMES_ADDRESS, GLOBAL, GlobalScenario, GlobalShape, OWN_FRAMES, PROCESS, Program, Programs,
+};
 use crate::canary::Canary;
 use crate::cluster::{Cluster, ClusterConfig, Delivery};
 use crate::hardware::node::check_size;
@@ -23,40 +25,6 @@ use crate::segments::Segments;
 const NODES: (u64, u64) = (2, MAX_NODES as u64);
 /// When the last fault ends, at the latest: no link takes a node for dead by then.
 const LONGEST_NS: u64 = 60_000_000;
-
-#[derive(Clone, Copy, Debug)]
-pub struct GlobalShape {
-    pub nodes: u16,
-    /// Of them, those that are members at the start.
-    pub members: u16,
-    /// Frames of each node that may serve others.
-    pub pool_frames: u32,
-    /// Pages of each node's own.
-    pub pages: u64,
-    pub shared_pages: u64,
-    /// Operations of each kind that a node may have under way.
-    pub requests: u16,
-    /// Bytes of each node's part of the directory.
-    pub directory_bytes: usize,
-    /// Of 100 putpages, those of a page that is on permanent storage.
-    pub on_disk_percent: u64,
-    /// Of 100 calls, those that join or leave.
-    pub moves_percent: u64,
-    /// How long an epoch lasts at most.
-    pub epoch_ms: u32,
-}
-
-/// A run as it was drawn.
-#[derive(Debug)]
-pub struct GlobalScenario {
-    pub drawn: Drawn,
-    pub shape: GlobalShape,
-    pub calls: u32,
-    /// Pages are stores of the network interfaces; otherwise each node has mapped the memory of the others.
-    pub stores_by_nic: bool,
-    /// A client of donors in place of programs that use global memory in all its parts.
-    pub donors: Option<DonorShape>,
-}
 
 impl Workload for GlobalScenario {
     type Seen = Seen;

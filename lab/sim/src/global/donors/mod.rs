@@ -14,8 +14,7 @@ use mapwire_node::{Ask, Told};
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;
-use super::scenario::GlobalScenario;
-use super::{FRAMES_ADDRESS, GLOBAL, PROCESS};
+use super::{FRAMES_ADDRESS, GLOBAL, GlobalScenario, PROCESS};
 use crate::canary::Canary;
 use crate::cluster::{Cluster, Observer, StoreBy, Violation};
 use crate::coverage::counted;
@@ -27,6 +26,10 @@ const CLIENT: NodeId = NodeId(0);
 
 /// Events of a run at most, for each step of its program.
 const EVENTS_A_STEP: u64 = 50_000;
+
+/// Events: the next step of the program, and the end of a wait.
+const STEP: u32 = 0;
+const WAKE: u32 = 1;
 
 counted! { DonorSeen {
     fetched = DonorFetched: "Pages that were read from donors or the disk.";
@@ -301,7 +304,7 @@ fn begin(
             donors.call(cluster, node, |gms, now_ns| gms.donate(now_ns, shape.pool_frames));
         }
     }
-    cluster.schedule(0, program::STEP);
+    cluster.schedule(0, STEP);
     Ok(donors)
 }
 

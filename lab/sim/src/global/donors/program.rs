@@ -5,14 +5,12 @@ use mapwire_wire::NodeId;
 
 use super::super::{FRAMES_ADDRESS, GLOBAL, PROCESS, Seen};
 use super::world::{Failed, World};
-use super::{Buggy, CLIENT, DonorShape, Donors, name_of};
+use super::{Buggy, CLIENT, DonorShape, Donors, STEP, name_of};
 use crate::canary::Canary;
 use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::Coverage;
 
-/// The event of the program's next step, of the end of a wait, and what donors do: by the node above.
-pub(super) const STEP: u32 = 0;
-pub(super) const WAKE: u32 = 1;
+/// Events besides [`STEP`] and [`super::WAKE`]: what donors do, by the node above.
 const DIE: u32 = 2;
 const LIE: u32 = 3;
 const SHRINK: u32 = 4;

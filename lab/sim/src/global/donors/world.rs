@@ -9,7 +9,7 @@ use mapwire_gms::{Client, FRAME_BYTES, Frames, Gms, Known, Loss, Member, PageNam
 use mapwire_wire::NodeId;
 
 use super::super::{FRAMES_ADDRESS, PROCESS};
-use super::{CLIENT, Donors, Own, name_of};
+use super::{CLIENT, Donors, Own, WAKE, name_of};
 use crate::canary::Canary;
 use crate::checks::global_memory as check;
 use crate::checks::liveness;
@@ -108,7 +108,7 @@ impl Member for World<'_> {
 
     fn wait(&self, ns: u64, mut check: impl FnMut(&mut Gms) -> bool) -> bool {
         let until_ns = Member::now_ns(self) + ns.min(PIECE_NS);
-        self.with(|cluster, _| cluster.schedule(until_ns, super::program::WAKE));
+        self.with(|cluster, _| cluster.schedule(until_ns, WAKE));
         let mut has_news = true;
         loop {
             let is_stopped = self.with(|_, donors| donors.is_stopped());
