@@ -66,6 +66,19 @@ impl Mapping {
         Self::from_raw(start, bytes)
     }
 
+    /// Maps `bytes` of `file` from its start, shared, at exactly `address`; the file may be shorter, and grow later. `Errno::EXIST` if
+    /// anything is mapped there.
+    pub fn shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self, Errno> {
+        let (rights, flags) =
+            (Rights::ReadWrite.prot(), MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE);
+        let place = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings.
+        let start = unsafe { rustix::mm::mmap(place, bytes, rights, flags, file, 0) }?;
+        let mapping = Self::from_raw(start, bytes)?;
+        // Kernels before 4.17 take the address for a hint.
+        if mapping.address() == address { Ok(mapping) } else { Err(Errno::EXIST) }
+    }
+
     /// As [`shared`](Self::shared) from the first byte on, for memory that another process uses too: it is left out of core dumps. Either
     /// [`verify`](crate::memory::memfd::verify) has approved it, or this process made it.
     pub fn foreign(file: impl AsFd, bytes: usize, rights: Rights) -> Result<Self, Errno> {

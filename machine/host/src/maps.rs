@@ -40,6 +40,14 @@ pub(crate) fn mapped_ranges() -> Vec<MappedRange> {
     String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect()
 }
 
+/// The part of `range` that something is mapped in first, and its name; `None` if nothing is.
+#[must_use]
+pub fn first_within(range: &Range<usize>) -> Option<(Range<usize>, String)> {
+    let found = mapped_ranges().into_iter().find(|found| found.end > range.start && found.start < range.end)?;
+    let name = if found.name.is_empty() { "anonymous memory".to_owned() } else { found.name };
+    Some((found.start..found.end, name))
+}
+
 fn parse_line(line: &str) -> Option<MappedRange> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;

@@ -29,6 +29,7 @@ pub const ORDER: &[Place] = &[
     place("mapwire-console", "console"),
     place("mapwire-host", "machine/host"),
     place("mapwire-pager", "machine/pager"),
+    place("mapwire-segment", "machine/segment"),
     place("mapwire-transport", "machine/transport"),
     place("mapwire-names", "machine/names"),
     place("mapwire-launch", "machine/launch"),

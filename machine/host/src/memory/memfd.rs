@@ -63,6 +63,52 @@ pub fn finish(file: impl AsFd, writers: Writers) -> Result<(), MemoryError> {
         .map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", 0, errno))
 }
 
+/// Seals of a memfd that grows: a load or store below a length that it has had never faults.
+const GROWING: SealFlags = SealFlags::SHRINK.union(SealFlags::SEAL);
+
+/// Makes an empty memfd that every process with the descriptor may [`grow`] and store to, and that never shrinks.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_growing(name: &str) -> Result<OwnedFd, MemoryError> {
+    let file = create(name, 0)?;
+    let sealed = rustix::fs::fcntl_add_seals(&file, GROWING);
+    sealed.map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", 0, errno))?;
+    Ok(file)
+}
+
+/// Makes a memfd of [`create_growing`] at least `bytes` long.
+///
+/// # Errors
+/// More than RLIMIT_FSIZE allows this process, or the kernel's limit of a file.
+pub fn grow(file: impl AsFd, bytes: u64) -> Result<(), MemoryError> {
+    let whole = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let fail = |call| move |errno| MemoryError::of_call(call, whole, errno);
+    loop {
+        if rustix::fs::fstat(&file).map_err(fail("fstat"))?.st_size as u64 >= bytes {
+            return Ok(());
+        }
+        // The kernel would end the process.
+        if limits::file_bytes().0.is_some_and(|most| bytes > most) {
+            return Err(fail("ftruncate")(Errno::FBIG));
+        }
+        match rustix::fs::ftruncate(&file, bytes) {
+            Ok(()) => return Ok(()),
+            // Another process has made it longer meanwhile.
+            Err(Errno::PERM) => {}
+            Err(errno) => return Err(fail("ftruncate")(errno)),
+        }
+    }
+}
+
+/// Checks a memfd of [`create_growing`] from another process before it is mapped.
+///
+/// # Errors
+/// [`MemoryError::NotSealed`], and errors of the kernel.
+pub fn verify_growing(file: impl AsFd) -> Result<(), MemoryError> {
+    verify_sealed(file, GROWING, "not sealed against shrinking and further seals")
+}
+
 /// Checks a descriptor from another process before it is mapped: no load or store of its first `bytes` can fault, whatever its other
 /// holders do. Returns its length in bytes.
 ///
@@ -72,26 +118,30 @@ pub fn finish(file: impl AsFd, writers: Writers) -> Result<(), MemoryError> {
 /// # Errors
 /// [`MemoryError::NotSealed`] and [`MemoryError::TooShort`], and errors of the kernel.
 pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
+    // The seals first: a length read before them could change in between.
+    verify_sealed(&file, LENGTH, "not sealed against shrinking, growing and further seals")?;
+    let found_bytes =
+        rustix::fs::fstat(&file).map_err(|errno| MemoryError::of_call("fstat", bytes, errno))?.st_size as u64;
+    if found_bytes < bytes as u64 {
+        return Err(MemoryError::TooShort { found_bytes, needed_bytes: bytes as u64 });
+    }
+    Ok(found_bytes)
+}
+
+/// Checks that the file is a memfd of base pages with these seals; `else_it_is` describes one without.
+fn verify_sealed(file: impl AsFd, wanted: SealFlags, else_it_is: &'static str) -> Result<(), MemoryError> {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
+    let fail = |call| move |errno| MemoryError::of_call(call, 0, errno);
     let magic = rustix::fs::fstatfs(&file).map_err(fail("fstatfs"))?.f_type;
     if magic as u64 & 0xffff_ffff != TMPFS_MAGIC {
         return Err(MemoryError::NotSealed("no memfd of base pages"));
     }
-    // The seals first: a length read before them could change in between.
     let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| match errno {
         // A device, or a descriptor that only names a file.
         Errno::INVAL | Errno::BADF => MemoryError::NotSealed("no memfd of base pages"),
         errno => fail("fcntl(F_GET_SEALS)")(errno),
     })?;
-    if !seals.contains(LENGTH) {
-        return Err(MemoryError::NotSealed("not sealed against shrinking, growing and further seals"));
-    }
-    let found_bytes = rustix::fs::fstat(&file).map_err(fail("fstat"))?.st_size as u64;
-    if found_bytes < bytes as u64 {
-        return Err(MemoryError::TooShort { found_bytes, needed_bytes: bytes as u64 });
-    }
-    Ok(found_bytes)
+    if seals.contains(wanted) { Ok(()) } else { Err(MemoryError::NotSealed(else_it_is)) }
 }
 
 /// Calls `each` with the offset and length of each run of pages of `file` that were ever touched, of the `bytes` from `offset` on.

@@ -60,4 +60,4 @@ pub use raw::memory_is_mapped;
 pub use status::{Status, flags};
 
 pub use crate::errno::{CallError, Errno};
-pub use crate::maps::{ClosedPart, check_memory, closed_parts, is_plain_memory};
+pub use crate::maps::{ClosedPart, check_memory, closed_parts, first_within, is_plain_memory};

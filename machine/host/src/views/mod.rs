@@ -307,18 +307,9 @@ fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
     let ranges = crate::maps::mapped_ranges();
     match errno {
         Os::EXIST => {
-            let found = ranges.iter().find(|r| r.start < wanted.end && wanted.start < r.end);
-            ViewError::Clash {
-                bytes: wanted.len(),
-                found: found.map_or(wanted.clone(), |r| r.start..r.end),
-                name: found.map_or_else(
-                    || "an unknown mapping".to_owned(),
-                    |r| {
-                        if r.name.is_empty() { "anonymous memory".to_owned() } else { r.name.clone() }
-                    },
-                ),
-                wanted,
-            }
+            let unknown = || (wanted.clone(), "an unknown mapping".to_owned());
+            let (found, name) = crate::maps::first_within(&wanted).unwrap_or_else(unknown);
+            ViewError::Clash { bytes: wanted.len(), found, name, wanted }
         }
         Os::NOMEM => {
             let needed = 2 * (layout.views as u64 + 1);

@@ -1,0 +1,73 @@
+//! Waits for words of the segment: they spin, then sleep, and end when they can no longer succeed.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use mapwire_host::waiting::{futex_wait, now_ns};
+
+use crate::error::SegmentError;
+use crate::segment::Segment;
+
+/// Longest sleep before a thread looks whether it waits in vain.
+pub const NAP: Duration = Duration::from_millis(100);
+
+/// Knows whether the job goes on.
+pub trait Vigil: fmt::Debug + Send + Sync {
+    /// A rank that has died, or has left in disorder: no wait can rely on it any more. Called in any process that maps the segment, forked
+    /// children too: it takes no lock.
+    fn gone(&self) -> Option<u32>;
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// The word is not as it was.
+    Changed,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+impl Segment {
+    /// Waits while `word` is `unchanged`: spins for as long as a wake-up takes, then sleeps on the word. Whoever changes it calls
+    /// [`futex_wake`](mapwire_host::waiting::futex_wake) if somebody may sleep. `deadline_ns` is a time of
+    /// [`now_ns`]. After each nap it calls `look`, which may end the wait by an error.
+    ///
+    /// # Errors
+    /// [`SegmentError::RankGone`], and what `look` says.
+    pub fn wait_while(
+        &self,
+        word: &AtomicU32,
+        unchanged: u32,
+        deadline_ns: Option<u64>,
+        mut look: impl FnMut() -> Result<(), SegmentError>,
+    ) -> Result<Waited, SegmentError> {
+        let patience = self.patience();
+        let mut spinner = patience.begin();
+        loop {
+            if word.load(Ordering::Acquire) != unchanged {
+                patience.succeeded();
+                return Ok(Waited::Changed);
+            }
+            if !spinner.spin() {
+                break;
+            }
+        }
+        if spinner.spins() {
+            patience.failed();
+        }
+        loop {
+            let left = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns()));
+            let nap = left.map_or(NAP, |left| NAP.min(Duration::from_nanos(left)));
+            futex_wait(word, unchanged, Some(nap));
+            if word.load(Ordering::Acquire) != unchanged {
+                return Ok(Waited::Changed);
+            }
+            self.check()?;
+            look()?;
+            if left.is_some_and(|left| left <= nap.as_nanos() as u64) {
+                return Ok(Waited::TimedOut);
+            }
+        }
+    }
+}
