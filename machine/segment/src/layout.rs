@@ -40,6 +40,13 @@ pub const HEAP_AT: u64 = NUMBERED_AT + NUMBERED_BYTES;
 /// The data of the program: the heap's pages.
 pub const DATA_AT: u64 = 8 << 20;
 
+/// Bytes that a segment with room for `bytes` of the program's maps, with what the heap takes for itself; `None` for more than can be.
+#[must_use]
+pub fn mapped_bytes(bytes: u64) -> Option<u64> {
+    let own = (bytes / 32).checked_add(ALIGN_BYTES as u64)?;
+    DATA_AT.checked_add(bytes)?.checked_add(own)?.checked_next_multiple_of(ALIGN_BYTES as u64)
+}
+
 /// Bytes for the heap's words.
 pub const HEAP_BYTES: u64 = DATA_AT - HEAP_AT;
 

@@ -11,6 +11,7 @@ use mapwire_dsm::PeerError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::processes::Forked;
 use mapwire_host::views::ViewError;
+use mapwire_segment::SegmentError;
 use mapwire_wire::NodeId;
 use thiserror::Error;
 
@@ -31,6 +32,9 @@ pub enum SharedError {
     /// Its tables cannot have this shape.
     #[error(transparent)]
     Config(#[from] mapwire_dsm::ConfigError),
+    /// The memory that ranks of a host share.
+    #[error(transparent)]
+    Segment(SegmentError),
     /// The views cannot be mapped.
     #[error(transparent)]
     Views(#[from] ViewError),
@@ -74,7 +78,7 @@ pub enum SharedError {
     NoView(NodeId),
     /// The part of another rank cannot be reached.
     #[error("no way to the part of the shared memory that rank {} owns: {}", rank(.0), .1)]
-    Segment(NodeId, Arc<DriverError>),
+    Unreachable(NodeId, Arc<DriverError>),
     /// Not all ranks have opened it.
     #[error("{missing} not opened the shared memory, and for {} s no other has; {states}", .after.as_secs_f32())]
     Late {
@@ -110,12 +114,21 @@ impl From<TooManyThreads> for SharedError {
     }
 }
 
+impl From<SegmentError> for SharedError {
+    fn from(error: SegmentError) -> Self {
+        match error {
+            SegmentError::RankGone(rank) => Self::RankGone(NodeId(rank as u16)),
+            error => Self::Segment(error),
+        }
+    }
+}
+
 impl From<&MemoryFault> for SharedError {
     fn from(fault: &MemoryFault) -> Self {
         match fault.clone() {
             MemoryFault::Closed(node) => Self::RankClosed(node),
             MemoryFault::Unmet(node) => Self::NoView(node),
-            MemoryFault::Unreachable(node, error) => Self::Segment(node, error),
+            MemoryFault::Unreachable(node, error) => Self::Unreachable(node, error),
             MemoryFault::Protection(error) => Self::Protection(error),
             MemoryFault::Outside => Self::NotOpen,
         }

@@ -1,6 +1,6 @@
 //! Shared memory: minipages, both ways of catching faults.
 
-use mapwire::{Shared, SharedSlice};
+use mapwire::{Coherence, Shared, SharedSlice};
 
 use crate::harness::{Job, Rank, job, pattern, refusal, refused};
 
@@ -12,6 +12,23 @@ const BACKENDS: [&str; 2] = ["userfaultfd", "sigsegv"];
 /// Runs `body` as `ranks` ranks with each backend, with shared memory open.
 pub(crate) fn on_both(ranks: u32, body: fn(&Rank, &Shared)) {
     on_both_over("", ranks, body);
+}
+
+/// As [`on_both`], and with memory that the processor keeps coherent.
+pub(crate) fn on_all(ranks: u32, body: fn(&Rank, &Shared)) {
+    on_both(ranks, body);
+    job(ranks)
+        .called("one host")
+        .option("--coherence", "auto")
+        .option("--shared", "256M")
+        .run(|rank| {
+            let node = rank.node();
+            let shared = rank.shared(&node);
+            assert_eq!((shared.coherence(), shared.faults()), (Coherence::Auto, None));
+            body(rank, &shared);
+            shared.close().unwrap();
+        })
+        .succeeds();
 }
 
 /// As [`on_both`], over a transport that is named, if it is.
@@ -27,7 +44,7 @@ pub(crate) fn on_both_over(transport: &str, ranks: u32, body: fn(&Rank, &Shared)
             .run(|rank| {
                 let node = rank.node();
                 let shared = rank.shared(&node);
-                assert_eq!(shared.faults().to_string(), faults);
+                assert_eq!(shared.faults().unwrap().to_string(), faults);
                 body(rank, &shared);
                 shared.close().unwrap();
             })
