@@ -40,7 +40,10 @@ pub(super) fn meet(node: &Node) -> Result<Option<Meeting<Ranks>>, SharedError> {
     let SharedConfig { bytes, views, base, coherence, .. } = node.config().shared;
     let settings =
         Settings { base: base.map(|base| base as usize), bytes, coherence: coherence as u64, views: views.into() };
-    let file = board.segment().try_clone_to_owned().map_err(|error| {
+    let Some(file) = board.segment() else {
+        return Ok(None);
+    };
+    let file = file.try_clone_to_owned().map_err(|error| {
         let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::MFILE);
         SegmentError::from(mapwire_host::memory::MemoryError::of_call("dup", 0, errno))
     })?;

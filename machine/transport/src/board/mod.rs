@@ -149,7 +149,7 @@ pub struct Board {
     bells: Mapping,
     /// For reading only, but in the [`BrokersBoard`].
     news: Mapping,
-    segment: OwnedFd,
+    segment: Option<OwnedFd>,
     ranks: u32,
     /// Threads of this process that poll.
     pollers: AtomicU32,
@@ -194,7 +194,7 @@ impl BrokersBoard {
         let segment = memfd::create_growing("mapwire-shared")?;
         let duplicate = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(os("fcntl(F_DUPFD_CLOEXEC)"));
         let board = Board {
-            segment: duplicate(&segment)?,
+            segment: Some(duplicate(&segment)?),
             bells: Mapping::foreign(bells.as_fd(), bells_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             news: Mapping::foreign(news.as_fd(), news_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             ranks,
@@ -265,7 +265,7 @@ impl Board {
     /// # Errors
     /// [`BoardError::Memory`] for what [`memfd::verify`] refuses; [`BoardError::Malformed`] if the news could be written, or sizes, magic,
     /// version and number of ranks do not fit together.
-    pub fn open(bells: BorrowedFd<'_>, news: BorrowedFd<'_>, segment: OwnedFd) -> Result<Self, BoardError> {
+    pub fn open(bells: BorrowedFd<'_>, news: BorrowedFd<'_>, segment: Option<OwnedFd>) -> Result<Self, BoardError> {
         let bytes = usize::try_from(memfd::verify(news, 0)?).unwrap_or(0);
         let seals = rustix::fs::fcntl_get_seals(news).map_err(os("fcntl(F_GET_SEALS)"))?;
         if !seals.contains(SealFlags::FUTURE_WRITE) {
@@ -300,10 +300,10 @@ impl Board {
         })
     }
 
-    /// The file of the memory that the ranks of this host share.
+    /// The file of the memory that the ranks of this host share, if this process has it.
     #[must_use]
-    pub fn segment(&self) -> BorrowedFd<'_> {
-        self.segment.as_fd()
+    pub fn segment(&self) -> Option<BorrowedFd<'_>> {
+        self.segment.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether all ranks are on one host.

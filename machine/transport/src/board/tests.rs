@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 fn second_mapping(files: &BoardFiles) -> Board {
-    Board::open(files.bells.as_fd(), files.news.as_fd(), files.segment.try_clone().unwrap()).unwrap()
+    Board::open(files.bells.as_fd(), files.news.as_fd(), files.segment.try_clone().ok()).unwrap()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
 #[test]
 fn an_unsealed_or_foreign_file_is_no_board() {
     let (_board, files) = BrokersBoard::create(&[0; 1]).unwrap();
-    let segment = || files.segment.try_clone().unwrap();
+    let segment = || files.segment.try_clone().ok();
     let news = |fd: &OwnedFd| Board::open(files.bells.as_fd(), fd.as_fd(), segment()).map(drop);
     let memory = || memfd::create("x", 4096).unwrap();
     let unsealed = memory();

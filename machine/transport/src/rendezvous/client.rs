@@ -91,7 +91,7 @@ impl Client {
         if named != rank {
             return Err(RendezvousError::Protocol("welcome for another rank"));
         }
-        let board = Board::open(bells.as_fd(), news.as_fd(), segment)?;
+        let board = Board::open(bells.as_fd(), news.as_fd(), Some(segment))?;
         if board.ranks() != size || rank >= size {
             return Err(RendezvousError::Protocol("board and welcome disagree on the job's size"));
         }
