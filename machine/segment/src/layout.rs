@@ -32,7 +32,7 @@ pub const THREADS_BYTES: u64 = 2 << 20;
 /// The numbered locks, barriers and meetings of the job.
 pub const NUMBERED_AT: u64 = THREADS_AT + THREADS_BYTES;
 /// Bytes for them.
-pub const NUMBERED_BYTES: u64 = 1 << 20;
+pub const NUMBERED_BYTES: u64 = 2688 << 10;
 
 /// The heap's words.
 pub const HEAP_AT: u64 = NUMBERED_AT + NUMBERED_BYTES;

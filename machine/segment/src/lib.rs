@@ -9,6 +9,7 @@
 //! | `layout` | where its parts lie |
 //! | `meeting` | how the ranks agree on its address and settings, before any uses it |
 //! | `waiting` | how threads wait for words to change, and learn that they wait in vain |
+//! | [`sync`] | locks, barriers and other objects in it |
 //!
 //! **Trust.** Every rank may store anywhere in the segment. So nothing read from it is an address: offsets are checked against the length
 //! at each use, counts bound no loop without a limit of this process's own, and what a hostile rank writes costs the others wrong data,
@@ -23,6 +24,7 @@ mod error;
 pub mod layout;
 mod meeting;
 mod segment;
+pub mod sync;
 mod waiting;
 
 pub use error::SegmentError;

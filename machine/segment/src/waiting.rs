@@ -42,12 +42,21 @@ impl Segment {
         deadline_ns: Option<u64>,
         mut look: impl FnMut() -> Result<(), SegmentError>,
     ) -> Result<Waited, SegmentError> {
+        if self.spin_until(|| word.load(Ordering::Acquire) != unchanged) {
+            return Ok(Waited::Changed);
+        }
+        self.sleep_while(word, unchanged, deadline_ns, &mut look)
+    }
+
+    /// Spins for as long as a wake-up takes, if that is worth while. False: it did not come true.
+    #[inline]
+    pub(crate) fn spin_until(&self, mut is_true: impl FnMut() -> bool) -> bool {
         let patience = self.patience();
         let mut spinner = patience.begin();
         loop {
-            if word.load(Ordering::Acquire) != unchanged {
+            if is_true() {
                 patience.succeeded();
-                return Ok(Waited::Changed);
+                return true;
             }
             if !spinner.spin() {
                 break;
@@ -56,6 +65,17 @@ impl Segment {
         if spinner.spins() {
             patience.failed();
         }
+        false
+    }
+
+    /// As [`wait_while`](Self::wait_while), without spinning.
+    pub(crate) fn sleep_while<E: From<SegmentError>>(
+        &self,
+        word: &AtomicU32,
+        unchanged: u32,
+        deadline_ns: Option<u64>,
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Waited, E> {
         loop {
             let left = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns()));
             let nap = left.map_or(NAP, |left| NAP.min(Duration::from_nanos(left)));
