@@ -133,6 +133,10 @@ impl Segment {
         before.max(length)
     }
 
+    pub(crate) fn vigil(&self) -> &dyn Vigil {
+        &*self.vigil
+    }
+
     /// Makes the first `end` bytes usable.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use mapwire_nic::{CommandError, NicError};
 use mapwire_node::{ExportError, RegisterError};
 use mapwire_pager::PagerError;
 use mapwire_segment::SegmentError;
+use mapwire_segment::sync::SyncError;
 use mapwire_transport::board::BoardError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
@@ -379,11 +380,22 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Unreachable(_, error) => of_driver(error),
         SharedError::Segment(error) => of_segment(error),
+        SharedError::Sync(error) => of_sync(error),
         SharedError::Late { .. } => Kind::Timeout,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
         SharedError::Driver(error) => of_driver(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
+    }
+}
+
+fn of_sync(error: &SyncError) -> Kind {
+    match error {
+        SyncError::Segment(error) => of_segment(error),
+        SyncError::UnknownLock { .. } | SyncError::UnknownBarrier { .. } | SyncError::UnknownRank { .. } => Kind::Range,
+        SyncError::HolderEnded { .. } => Kind::Gone,
+        SyncError::BadParticipants { .. } | SyncError::TooManyThreads(_) => Kind::Limit,
+        _ => Kind::State,
     }
 }
 

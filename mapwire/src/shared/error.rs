@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::breach::Breach;
+use mapwire_driver::engine::Engine;
 use mapwire_driver::service_memory::MemoryFault;
 use mapwire_driver::threads::{MAX_THREADS, TooManyThreads};
 use mapwire_dsm::PeerError;
@@ -12,6 +13,7 @@ use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::processes::Forked;
 use mapwire_host::views::ViewError;
 use mapwire_segment::SegmentError;
+use mapwire_segment::sync::SyncError;
 use mapwire_wire::NodeId;
 use thiserror::Error;
 
@@ -35,6 +37,9 @@ pub enum SharedError {
     /// The memory that ranks of a host share.
     #[error(transparent)]
     Segment(SegmentError),
+    /// Its locks, barriers and other objects.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
     /// The views cannot be mapped.
     #[error(transparent)]
     Views(#[from] ViewError),
@@ -106,6 +111,26 @@ pub enum SharedError {
     /// More threads than were announced.
     #[error("more than {0} threads of this process use the shared memory")]
     TooManyThreads(usize),
+}
+
+impl SharedError {
+    /// Not all ranks have come within the timeout.
+    pub(super) fn late(engine: &Engine, missing: &[NodeId]) -> Self {
+        let (after, states) = (engine.timeout(), engine.states());
+        Self::Late { missing: missing_text(missing), after, states }
+    }
+}
+
+/// Who has not come, as the subject of a sentence.
+fn missing_text(ranks: &[NodeId]) -> String {
+    const NAMED: usize = 8;
+    let named: Vec<String> = ranks.iter().take(NAMED).map(|rank| rank.0.to_string()).collect();
+    match ranks.len() {
+        0 => "a rank on another host has".into(),
+        1 => format!("rank {} has", named[0]),
+        2..=NAMED => format!("ranks {} have", named.join(", ")),
+        all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
+    }
 }
 
 impl From<TooManyThreads> for SharedError {
