@@ -231,11 +231,12 @@ impl Shared {
         SharedSlice::checked(self, address, length as usize)
     }
 
-    /// Takes a lock: one of 4096, the same in every rank. It is granted in the order of asking, and stays with the rank that
-    /// had it last, which takes it again without a message.
+    /// Takes a lock: one of 4096, the same in every rank. On one host whoever comes when it is free takes it, except that a thread that
+    /// has waited for more than a millisecond is next. With minipages it is granted in the order of asking, and stays with the rank that had
+    /// it last, which takes it again without a message.
     ///
     /// # Errors
-    /// A rank is gone; a number beyond the last; a lock that this thread holds.
+    /// A rank is gone; a number beyond the last; a lock that this thread holds; on one host, that its holder has ended.
     #[inline]
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
         match &self.inner.memory {

@@ -64,7 +64,7 @@ struct Vector([u64; 4]);
 
 #[test]
 fn values_that_need_more_alignment_than_others_get_it() {
-    on_both(1, |_, shared| {
+    on_all(1, |_, shared| {
         for _ in 0..4 {
             shared.alloc::<u8>(16).unwrap();
             let vector = shared.alloc::<Vector>(1).unwrap();
@@ -77,7 +77,7 @@ fn values_that_need_more_alignment_than_others_get_it() {
 
 #[test]
 fn ranks_that_write_neighbours_on_one_page_do_not_disturb_each_other() {
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         // Rank 0 allocates all, so that they share pages: 30 minipages of 128 bytes.
         let slices: Vec<SharedSlice<u64>> = (0..30)
             .map(|_| {
@@ -199,7 +199,7 @@ fn what_is_asked_for_ahead_is_there_without_a_fault() {
 
 #[test]
 fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let slice = shared.alloc::<u64>(8).unwrap();
         for length in [u64::MAX, u64::MAX / 8, 1 << 60, 1 << 40] {
             if rank.number == 0 {
@@ -218,7 +218,7 @@ fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
 
 #[test]
 fn all_ranks_and_threads_allocate_at_once_and_no_two_get_the_same() {
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         const EACH: usize = 60;
         let mut own: Vec<SharedSlice<u64>> = Vec::new();
         std::thread::scope(|scope| {
@@ -423,7 +423,7 @@ fn shared_memory_opens_after_a_try_to_which_a_rank_did_not_come() {
 
 #[test]
 fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let node = shared.node();
         let slices = one_each(rank, shared, 1500);
         let own = slices[rank.number];
