@@ -8,6 +8,7 @@
 //! | `segment` | the mapping, its growth, and words in it |
 //! | `layout` | where its parts lie |
 //! | `meeting` | how the ranks agree on its address and settings, before any uses it |
+//! | `heap` | blocks of it, allocated and freed by any rank |
 //! | `waiting` | how threads wait for words to change, and learn that they wait in vain |
 //!
 //! **Trust.** Every rank may store anywhere in the segment. So nothing read from it is an address: offsets are checked against the length
@@ -20,6 +21,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod heap;
 pub mod layout;
 mod meeting;
 mod segment;
