@@ -195,6 +195,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/pager/src/lib.rs", "mod frames"),
     ("machine/pager/src/lib.rs", "mod revive"),
     ("machine/pager/src/tests/memory.rs", "file"),
+    ("machine/segment/src/heap/tests/mod.rs", "mod fork"),
     ("machine/segment/src/sync/tests/mod.rs", "mod fork"),
     ("machine/transport/src/lib.rs", "mod payload"),
     ("machine/transport/src/net/tests.rs", "fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing"),
