@@ -65,6 +65,8 @@ pub struct SharedConfig {
     pub bytes: u64,
     /// What keeps it coherent.
     pub coherence: Coherence,
+    /// Whether its heap looks for damage: stores beside allocations, and blocks used after they are freed.
+    pub debug: bool,
     /// Application views, where a protocol keeps it coherent: the most allocations that share a page (Millipage §2.3: 32 cost under 4 %).
     pub views: u16,
     /// Where it lies; `None`: where all ranks have room. With views, the privileged view lies there, and the others after it.
@@ -75,7 +77,7 @@ pub struct SharedConfig {
 
 impl Default for SharedConfig {
     fn default() -> Self {
-        Self { bytes: 4 << 30, coherence: Coherence::Auto, views: 32, base: None, faults: None }
+        Self { bytes: 4 << 30, coherence: Coherence::Auto, debug: false, views: 32, base: None, faults: None }
     }
 }
 
@@ -160,6 +162,7 @@ impl NodeConfig {
         set.read("MAPWIRE_SHARED", size::parse, &mut shared.bytes)?;
         shared.base = set.get("MAPWIRE_SHARED_BASE", address)?;
         set.parse("MAPWIRE_COHERENCE", &mut shared.coherence)?;
+        set.parse("MAPWIRE_HEAP_DEBUG", &mut shared.debug)?;
         shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;
         set.read("MAPWIRE_TIMEOUT", seconds, &mut driver.timeout)?;
         Ok(config)

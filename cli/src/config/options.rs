@@ -107,7 +107,7 @@ impl JobOption {
 }
 
 /// All options, in the order in which `mapwire config` prints them.
-pub(super) static OPTIONS: [JobOption; 21] = [
+pub(super) static OPTIONS: [JobOption; 22] = [
     option("ranks", COMMON, "N", ranks, "Number of ranks").of_launcher(),
     option("transport", HOSTS, "shm|udp|ofi[:PROVIDER]", as_given::<Carrier>, "How ranks reach each other")
         .details(
@@ -186,6 +186,15 @@ pub(super) static OPTIONS: [JobOption; 21] = [
          with --trace it is minipages: allocations move between ranks by page faults, as Millipage's.",
     )
     .default("auto"),
+    option(
+        "heap_debug",
+        INTERFACE,
+        "",
+        |text| one_of(&["true", "false"], text),
+        "Look for stores beside allocations of shared memory, and after they are freed",
+    )
+    .details("On one host. Allocations take 48 bytes more, and freeing them takes longer.")
+    .default("false"),
     // `MAX_VIEWS` of the shared memory, which ranks check too.
     option("views", INTERFACE, "V", |text| number(text, 1, 512), "Views of minipages: allocations that may share a page")
         .default("32"),

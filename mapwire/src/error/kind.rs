@@ -16,6 +16,7 @@ use mapwire_nic::{CommandError, NicError};
 use mapwire_node::{ExportError, RegisterError};
 use mapwire_pager::PagerError;
 use mapwire_segment::SegmentError;
+use mapwire_segment::heap::HeapError;
 use mapwire_segment::sync::SyncError;
 use mapwire_transport::board::BoardError;
 use mapwire_transport::rendezvous::RendezvousError;
@@ -381,11 +382,24 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::Unreachable(_, error) => of_driver(error),
         SharedError::Segment(error) => of_segment(error),
         SharedError::Sync(error) => of_sync(error),
+        SharedError::Heap(error) => of_heap(error),
         SharedError::Late { .. } => Kind::Timeout,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
         SharedError::Driver(error) => of_driver(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
+    }
+}
+
+fn of_heap(error: &HeapError) -> Kind {
+    match error {
+        HeapError::NoBytes | HeapError::TooLong { .. } => Kind::Argument,
+        HeapError::OutOfMemory { .. } => Kind::Limit,
+        HeapError::Align { .. } => Kind::Alignment,
+        HeapError::Outside { .. } | HeapError::NotAllocated { .. } | HeapError::Inside { .. } => Kind::Address,
+        HeapError::Differs { .. } => Kind::Config,
+        HeapError::Segment(error) => of_segment(error),
+        _ => Kind::State,
     }
 }
 

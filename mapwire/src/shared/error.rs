@@ -13,6 +13,7 @@ use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::processes::Forked;
 use mapwire_host::views::ViewError;
 use mapwire_segment::SegmentError;
+use mapwire_segment::heap::HeapError;
 use mapwire_segment::sync::SyncError;
 use mapwire_wire::NodeId;
 use thiserror::Error;
@@ -37,6 +38,9 @@ pub enum SharedError {
     /// The memory that ranks of a host share.
     #[error(transparent)]
     Segment(SegmentError),
+    /// Its heap.
+    #[error(transparent)]
+    Heap(HeapError),
     /// Its locks, barriers and other objects.
     #[error(transparent)]
     Sync(#[from] SyncError),
@@ -136,6 +140,15 @@ fn missing_text(ranks: &[NodeId]) -> String {
 impl From<TooManyThreads> for SharedError {
     fn from(_: TooManyThreads) -> Self {
         Self::TooManyThreads(MAX_THREADS)
+    }
+}
+
+impl From<HeapError> for SharedError {
+    fn from(error: HeapError) -> Self {
+        match error {
+            HeapError::Segment(error) => error.into(),
+            error => Self::Heap(error),
+        }
     }
 }
 

@@ -5,6 +5,10 @@ mod calls;
 #[deny(unsafe_code)]
 pub(crate) mod error;
 #[deny(unsafe_code)]
+mod freed;
+#[deny(unsafe_code)]
+mod heap;
+#[deny(unsafe_code)]
 mod one_host;
 mod protocol;
 
@@ -148,7 +152,7 @@ impl Shared {
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
         match &self.inner.memory {
-            Memory::OneHost(memory) => Ok(memory.alloc(bytes)?),
+            Memory::OneHost(memory) => self.allocated(memory, memory.heap().alloc(bytes, 1)),
             Memory::Protocol(protocol) => protocol.alloc(bytes),
         }
     }

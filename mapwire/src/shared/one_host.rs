@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use mapwire_driver::engine::Engine;
 use mapwire_host::waiting::Patience;
+use mapwire_segment::heap::{Heap, HeapError};
 use mapwire_segment::sync::{Objects, SyncError};
 use mapwire_segment::{Meeting, NAP, Segment, SegmentError, Settings, Vigil, layout};
 use mapwire_transport::board::Board;
@@ -94,6 +95,7 @@ fn explained(engine: &Engine, error: SegmentError) -> SharedError {
 #[derive(Debug)]
 pub(super) struct OneHost {
     objects: Arc<Objects>,
+    heap: Heap,
     node: Node,
     /// All ranks have closed it.
     is_closed: AtomicBool,
@@ -108,9 +110,10 @@ impl OneHost {
         let segment = Arc::new(meeting.map(patience).map_err(|error| explained(engine, error))?);
         node.openings().fetch_add(1, Ordering::Relaxed);
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+        let heap = Heap::open(Arc::clone(&segment), engine.rank(), node.config().shared.debug)?;
         let objects = Arc::new(Objects::new(segment, engine.rank(), engine.size(), threads)?);
         let _ = meeting.vigil().objects.set(Arc::downgrade(&objects));
-        let memory = Self { objects, node: node.clone(), is_closed: AtomicBool::new(false) };
+        let memory = Self { objects, heap, node: node.clone(), is_closed: AtomicBool::new(false) };
         // All have said now how many of their threads take part in barriers.
         memory.broadcast(0, 0)?;
         Ok(memory)
@@ -151,21 +154,23 @@ impl OneHost {
         self.objects.set_participants(threads).map_err(|error| self.failed(error))
     }
 
-    pub(super) fn alloc(&self, bytes: u64) -> Result<u64, SharedError> {
-        let next = self.segment().word64(layout::HEAP_AT).unwrap();
-        let align = if bytes >= 4096 {
-            4096
-        } else if bytes >= 64 {
-            64
-        } else {
-            16
-        };
-        let at = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
-            Some(at.max(layout::DATA_AT).next_multiple_of(align) + bytes)
-        });
-        let at = at.unwrap().max(layout::DATA_AT).next_multiple_of(align);
-        self.segment().grow_to(at + bytes)?;
-        Ok(self.segment().base() as u64 + at)
+    pub(super) fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// The address of what is at `offset` in the segment.
+    pub(super) fn address(&self, offset: u64) -> u64 {
+        self.segment().base() as u64 + offset
+    }
+
+    /// The offset in the segment of what is at `address`.
+    ///
+    /// # Errors
+    /// It is not in the segment.
+    pub(super) fn offset(&self, address: u64) -> Result<u64, HeapError> {
+        self.segment()
+            .offset_of(address as usize)
+            .ok_or(HeapError::Outside { address: address as usize, data: self.segment().range() })
     }
 
     /// Maps the pages of these runs in this process, so that accesses find them: best effort.

@@ -9,14 +9,17 @@ use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_driver::threads::MAX_THREADS;
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
 use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, watch};
+use mapwire_host::memory::raw;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
+use mapwire_segment::heap::HeapError;
 use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, Rights, TraceOp};
 
 use super::calls::{Calls, HANDLER, call};
 use super::error::SharedError;
+use super::freed::{Freed, block_bytes};
 use crate::error::{Error, Result};
 use crate::node::Node;
 
@@ -34,6 +37,7 @@ const MINIPAGES_AT_A_TIME: usize = 64;
 #[derive(Debug)]
 pub(super) struct Protocol {
     calls: Box<Calls>,
+    freed: Freed,
     node: Node,
     backend: FaultBackend,
     /// Taken at the end, first of all: no fault is served after that.
@@ -99,7 +103,14 @@ impl Protocol {
                 return Err(error.into());
             }
         };
-        let protocol = Self { calls, node: node.clone(), backend, watch: Mutex::new(Some(watched)), export };
+        let protocol = Self {
+            calls,
+            freed: Freed::default(),
+            node: node.clone(),
+            backend,
+            watch: Mutex::new(Some(watched)),
+            export,
+        };
         if node.size() <= ALL_MEET {
             protocol.calls.meet_all()?;
         }
@@ -115,6 +126,83 @@ impl Protocol {
                 Ok((self.layout().view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
             }
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// As [`alloc`](Self::alloc), perhaps of what was used before.
+    pub(super) fn malloc(&self, bytes: u64) -> Result<u64> {
+        let bytes = block_bytes(bytes);
+        self.freed.take(bytes).map_or_else(|| self.alloc(bytes), Ok)
+    }
+
+    pub(super) fn calloc(&self, bytes: u64) -> Result<u64> {
+        let bytes = block_bytes(bytes);
+        let Some(address) = self.freed.take(bytes) else { return self.alloc(bytes) };
+        for at in (0..bytes).step_by(8) {
+            // SAFETY: within a minipage of so many bytes, a multiple of 16, which nobody else uses now.
+            unsafe { raw::store((address + at) as *mut u64, 0) };
+        }
+        Ok(address)
+    }
+
+    pub(super) fn aligned_alloc(&self, align: u64, bytes: u64) -> Result<u64> {
+        // Longer minipages are aligned to more.
+        let least = match align {
+            1..=16 => 1,
+            17..=64 => 64,
+            65..=4096 => 4096,
+            _ => 0,
+        };
+        if least == 0 || !align.is_power_of_two() {
+            return Err(Error::Misplaced { address: PAGE_BYTES as u64, align });
+        }
+        self.malloc(bytes.max(least))
+    }
+
+    pub(super) fn realloc(&self, address: u64, bytes: u64) -> Result<u64> {
+        let before = self.usable_bytes(address)?;
+        if block_bytes(bytes) == before {
+            return Ok(address);
+        }
+        let moved = self.malloc(bytes)?;
+        for at in (0..before.min(block_bytes(bytes))).step_by(8) {
+            // SAFETY: both are minipages of this length at least, or, at the end of one from `alloc`, within its last page.
+            unsafe { raw::store((moved + at) as *mut u64, raw::load((address + at) as *const u64)) };
+        }
+        self.free(address)?;
+        Ok(moved)
+    }
+
+    pub(super) fn free(&self, address: u64) -> Result<()> {
+        let bytes = self.usable_bytes(address)?;
+        match self.freed.keep(address, bytes) {
+            true => Ok(()),
+            false => Err(SharedError::Heap(HeapError::NotAllocated { address: address as usize }).into()),
+        }
+    }
+
+    /// The bytes of the minipage that begins at `address`.
+    pub(super) fn usable_bytes(&self, address: u64) -> Result<u64> {
+        let layout = *self.layout();
+        let outside = || HeapError::Outside { address: address as usize, data: layout.views_range() };
+        let (view, offset) = layout.locate(address as usize).ok_or_else(outside).map_err(SharedError::Heap)?;
+        let page = (offset / PAGE_BYTES) as u64;
+        let known = |dsm: &mut Dsm, _| Ok(dsm.minipage_at(view as u16, page));
+        let mut found = self.calls.command(&[], known)?;
+        if found.is_none() {
+            // Another rank has made it, if any has: this one learns of it by fetching it.
+            let fetch = TracedCall::of(TraceOp::ReadFault, address);
+            self.calls
+                .operate(fetch, |dsm, thread| dsm.handle_fault(now_ns(), thread, view as u16, page, Access::Read))?;
+            found = self.calls.command(&[], known)?;
+        }
+        match found {
+            Some((minipage, _)) if minipage.offset_bytes == offset as u64 => Ok(minipage.length_bytes),
+            Some((minipage, _)) => {
+                let block = address as usize - offset + minipage.offset_bytes as usize;
+                Err(SharedError::Heap(HeapError::Inside { address: address as usize, block }).into())
+            }
+            None => Err(SharedError::Heap(HeapError::NotAllocated { address: address as usize }).into()),
         }
     }
 

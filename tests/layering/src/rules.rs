@@ -212,6 +212,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("mapwire/src/export.rs", "fn export_range"),
     ("mapwire/tests/jobs/main.rs", "mod allocations"),
     ("mapwire/tests/jobs/main.rs", "mod forks"),
+    ("mapwire/tests/jobs/main.rs", "mod one_host"),
     ("mapwire/tests/jobs/main.rs", "mod signals"),
     ("mapwire/tests/jobs/parting.rs", "fn end_late"),
     ("tests/testing/src/lib.rs", "mod children"),
