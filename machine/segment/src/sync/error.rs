@@ -101,9 +101,20 @@ pub enum SyncError {
     /// It was destroyed, or its memory was freed.
     #[error("{0} is destroyed, or its memory has been freed")]
     Freed(Object),
+    /// It is to be destroyed while it is used.
+    #[error("{0} is locked, and cannot be destroyed")]
+    InUse(Object),
     /// Its words have values that no operation gives them.
     #[error("{0} is damaged, or was never initialised: other data has been stored there")]
     Damaged(Object),
+    /// A value above the highest.
+    #[error("{object} would exceed {most}, its highest value")]
+    TooHigh {
+        /// The object.
+        object: Object,
+        /// Its highest value.
+        most: u32,
+    },
     /// More threads of a rank in a barrier than take part.
     #[error("{barrier} already waits with all {participants} participants of rank {rank}")]
     BarrierFull {
@@ -124,6 +135,27 @@ pub enum SyncError {
         root: u32,
         /// The root that others have named.
         others: u32,
+    },
+    /// Threads of a round ask for different reductions.
+    #[error("{0} makes another reduction in this round, or of another type: all its threads must ask for the same")]
+    OtherReduction(Object),
+    /// An object cannot lie there.
+    #[error("{object} is not aligned to 8 bytes within what is in use of the shared memory")]
+    Misplaced {
+        /// The object.
+        object: Object,
+    },
+    /// A size or count that cannot be.
+    #[error("{object} cannot have {what} {value}: {legal}")]
+    BadSize {
+        /// The object.
+        object: Object,
+        /// Of what.
+        what: &'static str,
+        /// The value.
+        value: u64,
+        /// Which values can be.
+        legal: &'static str,
     },
     /// A number of participants that cannot be.
     #[error("{participants} threads cannot take part in barriers: between 1 and {most}, and only while none waits")]

@@ -15,7 +15,7 @@ pub(crate) struct Identity {
     /// When it started, in the kernel's ticks; 0 if `/proc` does not say.
     pub(crate) started: u64,
     /// The namespace of its numbers: 0 if unknown.
-    pub(crate) space: u64,
+    pub(crate) space: u32,
 }
 
 impl Identity {
@@ -23,7 +23,7 @@ impl Identity {
     pub(crate) fn mine() -> Self {
         let (pid, tid) = (number(getpid()), number(gettid()));
         let started = stat(pid, tid).ok().flatten().unwrap_or(0);
-        let space = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino);
+        let space = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as u32);
         Self { pid, tid, started, space }
     }
 

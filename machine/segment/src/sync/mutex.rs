@@ -26,7 +26,7 @@ const PATIENT_NS: u64 = 1_000_000;
 pub const MUTEX_BYTES: u64 = 32;
 
 /// The words of a mutex; all zero: unlocked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct MutexWords<'a, W> {
     pub(crate) state: &'a W,
     pub(crate) turn: &'a W,
@@ -35,7 +35,7 @@ pub(crate) struct MutexWords<'a, W> {
 }
 
 /// A mutex with those who use it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Mutex<'a, S: Waits> {
     pub(crate) waits: &'a S,
     pub(crate) words: MutexWords<'a, S::Word>,
@@ -162,13 +162,25 @@ impl<'a, S: Waits> Mutex<'a, S> {
             }
             return Ok(());
         }
+        Err(self.lose(who))
+    }
+
+    /// Makes all know that the holder has ended.
+    fn lose(&self, who: Who) -> SyncError {
         let [rank, pid, tid] = self.words.lost;
         pid.store(who.pid);
         tid.store(who.tid);
         rank.store(who.rank.wrapping_add(1).max(1));
-        self.waits.wake(state, u32::MAX);
+        self.waits.wake(self.words.state, u32::MAX);
         self.waits.wake(self.words.turn, u32::MAX);
-        Err(SyncError::HolderEnded { object: self.object, who })
+        SyncError::HolderEnded { object: self.object, who }
+    }
+
+    /// Leaves the mutex, which the calling thread holds, to one that has ended: nobody gets it any more.
+    #[cold]
+    pub(crate) fn lose_to(&self, number: u32, who: Who) -> SyncError {
+        self.words.state.store(number & NUMBER | WAITERS);
+        self.lose(who)
     }
 
     #[cold]

@@ -292,7 +292,7 @@ impl Objects {
 
     fn value_word(&self, nth: u32) -> &AtomicU64 {
         let at = BARRIERS_AT + u64::from(BROADCAST) * LINE_BYTES + VALUES + 8 * u64::from(nth);
-        self.segment().word64(at).expect("the tables of a segment are always in use")
+        self.table_word64(at)
     }
 
     fn row_word(&self, rank: u32, word: u64) -> &AtomicU32 {

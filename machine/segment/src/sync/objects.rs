@@ -62,10 +62,16 @@ impl Objects {
         self.threads.waiting()
     }
 
-    /// A word of the segment's own tables.
+    /// A word of what is known to be in use, such as the segment's own tables.
     #[inline]
     pub(crate) fn table_word(&self, at: u64) -> &AtomicU32 {
-        self.segment().word32(at).expect("the tables of a segment are always in use")
+        self.segment().word32(at).expect("what is in use stays in use")
+    }
+
+    /// As [`table_word`](Self::table_word).
+    #[inline]
+    pub(crate) fn table_word64(&self, at: u64) -> &AtomicU64 {
+        self.segment().word64(at).expect("what is in use stays in use")
     }
 
     /// Whether it is time to look again, without a wait, if a holder lives.

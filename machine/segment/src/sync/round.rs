@@ -10,7 +10,7 @@ const SLEEPERS: u32 = 1;
 const STEP: u32 = 2;
 
 /// A word that counts rounds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Round<'a, S: Waits> {
     pub(crate) waits: &'a S,
     pub(crate) word: &'a S::Word,

@@ -28,11 +28,13 @@ pub const FREED: u32 = 0xDFDF_DFDF;
 /// Words of a line. The first: how often it was given, and whether it is.
 const GIVEN: u64 = 0;
 const PID_TID: u64 = 8;
-const RANK: u64 = 16;
+/// The rank, and the namespace of the numbers.
+const RANK_SPACE: u64 = 16;
 const STARTED: u64 = 24;
-const SPACE: u64 = 32;
 /// Address of the object that it waits for, or 0.
-const WAITS: u64 = 40;
+const WAITS: u64 = 32;
+/// Offsets of reader-writer locks that it reads, or 0; with the lowest bit: that it is about to.
+const READS: [u64; 3] = [40, 48, 56];
 /// In the first line, which is nobody's: the line to try next.
 const NEXT: u64 = 0;
 
@@ -132,6 +134,10 @@ impl Threads {
                 if seen & 1 == 1 && !(takes_dead && self.identity(line as u32).has_ended(&mine)) {
                     continue;
                 }
+                // The lock learns from this line that its reader has ended.
+                if READS.iter().any(|&read| self.get(line as u32, read) != 0) {
+                    continue;
+                }
                 let given = (seen | 1).wrapping_add(2);
                 let number = ((given >> 1) << LINE_BITS) as u32 & NUMBER | line as u32;
                 // Numbers that could be taken for something else are left out: the next gift of the line has another.
@@ -155,9 +161,8 @@ impl Threads {
     fn fill(&self, number: u32, mine: &Identity) {
         let put = |word, value| self.word(number, word).store(value, Ordering::Relaxed);
         put(PID_TID, u64::from(mine.tid) << 32 | u64::from(mine.pid));
-        put(RANK, self.rank.into());
+        put(RANK_SPACE, u64::from(mine.space) << 32 | u64::from(self.rank));
         put(STARTED, mine.started);
-        put(SPACE, mine.space);
         put(WAITS, 0);
     }
 
@@ -175,14 +180,14 @@ impl Threads {
             pid: pid_tid as u32,
             tid: (pid_tid >> 32) as u32,
             started: self.get(number, STARTED),
-            space: self.get(number, SPACE),
+            space: (self.get(number, RANK_SPACE) >> 32) as u32,
         }
     }
 
     /// Who has a number, as far as known: a number that has been given again is an unknown thread's.
     pub(crate) fn who(&self, number: u32) -> Who {
         let Identity { pid, tid, .. } = self.identity(number);
-        let rank = self.get(number, RANK) as u32;
+        let rank = self.get(number, RANK_SPACE) as u32;
         let is_last = self.get(number, GIVEN) >> 1 & u64::from(NUMBER >> LINE_BITS) == u64::from(number >> LINE_BITS);
         if is_last { Who { rank, pid, tid } } else { Who { rank: 0, pid: 0, tid: 0 } }
     }
@@ -202,14 +207,37 @@ impl Threads {
 
     /// All threads that wait, and the addresses of what they wait for.
     pub(crate) fn waiting(&self) -> Vec<(Who, usize)> {
-        let tried = self.word(0, NEXT).load(Ordering::Relaxed).saturating_add(1).min(LINES);
-        let all = 1..tried as u32;
-        let given = all.filter(|&line| self.get(line, GIVEN) & 1 == 1 && self.get(line, WAITS) != 0);
+        let given = self.lines().filter(|&line| self.get(line, GIVEN) & 1 == 1 && self.get(line, WAITS) != 0);
         given
             .map(|line| {
                 let Identity { pid, tid, .. } = self.identity(line);
-                (Who { rank: self.get(line, RANK) as u32, pid, tid }, self.get(line, WAITS) as usize)
+                (Who { rank: self.get(line, RANK_SPACE) as u32, pid, tid }, self.get(line, WAITS) as usize)
             })
             .collect()
+    }
+
+    /// Lines that were ever given.
+    fn lines(&self) -> impl Iterator<Item = u32> {
+        let tried = self.word(0, NEXT).load(Ordering::Relaxed).saturating_add(1).min(LINES);
+        1..tried as u32
+    }
+
+    /// Where thread `number` notes that it reads a lock; `None`: it reads as many as are noted.
+    #[inline]
+    pub(crate) fn free_note(&self, number: u32) -> Option<&AtomicU64> {
+        self.note(number, 0)
+    }
+
+    /// The note of thread `number` with this content.
+    #[inline]
+    pub(crate) fn note(&self, number: u32, content: u64) -> Option<&AtomicU64> {
+        READS.iter().map(|&read| self.word(number, read)).find(|word| word.load(Ordering::Relaxed) == content)
+    }
+
+    /// A thread that has ended as a reader of the lock at `offset`: its number, and who it was.
+    pub(crate) fn ended_reader(&self, offset: u64) -> Option<(u32, Who)> {
+        let reads = |line: &u32| READS.iter().any(|&read| self.get(*line, read) & !1 == offset);
+        let number = |line: u32| (self.get(line, GIVEN) >> 1 << LINE_BITS) as u32 & NUMBER | line;
+        self.lines().filter(reads).find_map(|line| Some((number(line), self.ended(number(line))?)))
     }
 }

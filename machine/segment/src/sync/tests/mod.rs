@@ -1,8 +1,15 @@
 //! Tests of the objects, by threads and by processes.
 
+mod counted;
 #[allow(unsafe_code)]
 mod fork;
+mod hostile;
+mod locks;
+#[cfg(loom)]
+#[allow(unsafe_code)]
+mod models;
 mod numbered;
+mod processes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,0 +1,159 @@
+//! Work-stealing queues in a segment.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Place;
+use crate::sync::deque::{self, DequeWords, Steal};
+use crate::sync::error::SyncError;
+use crate::sync::objects::Objects;
+use crate::sync::threads::FREED;
+use crate::sync::words::Waits;
+
+/// Bytes of a queue without values; each has 8 more.
+pub const QUEUE_BYTES: u64 = 128;
+
+/// Thieves write the first line, the owner the second.
+const TOP: u64 = 0;
+const BOTTOM: u64 = 64;
+const CAPACITY: u64 = 72;
+const OWNER: u64 = 80;
+
+impl Objects {
+    /// The queue at `offset`: [`QUEUE_BYTES`] and the values, which [`Queue::init`] makes one.
+    ///
+    /// # Errors
+    /// [`SyncError::Misplaced`].
+    #[inline]
+    pub fn queue(&self, offset: u64) -> Result<Queue<'_>, SyncError> {
+        Ok(Queue { place: Place::of(self, "queue", offset, QUEUE_BYTES)? })
+    }
+}
+
+/// A work-stealing queue of values in a segment. The thread that pushes first owns it: it pushes and pops at one end, and all others
+/// steal at the other. If the owner ends, another thread may push and so become the owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue<'a> {
+    place: Place<'a>,
+}
+
+/// A queue with a capacity that was read once.
+struct Words<'a> {
+    place: Place<'a>,
+    capacity: u64,
+}
+
+impl DequeWords for Words<'_> {
+    type Word = AtomicU64;
+
+    #[inline]
+    fn top(&self) -> &AtomicU64 {
+        self.place.word64(TOP)
+    }
+
+    #[inline]
+    fn bottom(&self) -> &AtomicU64 {
+        self.place.word64(BOTTOM)
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> Option<&AtomicU64> {
+        let index = number & self.capacity.wrapping_sub(1);
+        let at = index.checked_mul(8)?.checked_add(self.place.offset + QUEUE_BYTES)?;
+        self.place.objects.segment().word64(at)
+    }
+}
+
+impl<'a> Queue<'a> {
+    /// Makes it a queue with room for `capacity` values, a power of two, whatever was there.
+    ///
+    /// # Errors
+    /// Another capacity; no room for it in what is in use.
+    pub fn init(&self, capacity: u64) -> Result<(), SyncError> {
+        let object = self.place.name();
+        let is_right = capacity.is_power_of_two() && capacity < 1 << 32;
+        if !is_right {
+            let legal = "a power of two, below 2^32";
+            return Err(SyncError::BadSize { object, what: "a capacity of", value: capacity, legal });
+        }
+        if !self.place.objects.segment().is_in_use(self.place.offset, QUEUE_BYTES + 8 * capacity) {
+            return Err(SyncError::Misplaced { object });
+        }
+        self.place.fill(0);
+        self.place.word64(CAPACITY).store(capacity, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes calls errors from now on. Nobody uses it.
+    pub fn destroy(&self) {
+        self.place.destroy();
+    }
+
+    /// Adds a value at the owner's end; false: the queue is full.
+    ///
+    /// # Errors
+    /// Another living thread owns it; it is destroyed or damaged.
+    #[inline]
+    pub fn push(&self, value: u64) -> Result<bool, SyncError> {
+        self.own()?;
+        deque::push(&self.words()?, value).map_err(|_| self.damaged())
+    }
+
+    /// Takes the value that was pushed last.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    #[inline]
+    pub fn pop(&self) -> Result<Option<u64>, SyncError> {
+        self.own()?;
+        deque::pop(&self.words()?).map_err(|_| self.damaged())
+    }
+
+    /// Takes the value that was pushed first. Any thread may.
+    ///
+    /// # Errors
+    /// It is destroyed or damaged.
+    #[inline]
+    pub fn steal(&self) -> Result<Steal, SyncError> {
+        deque::steal(&self.words()?).map_err(|_| self.damaged())
+    }
+
+    fn damaged(&self) -> SyncError {
+        SyncError::Damaged(self.place.name())
+    }
+
+    #[inline]
+    fn words(&self) -> Result<Words<'a>, SyncError> {
+        let capacity = self.place.word64(CAPACITY).load(Ordering::Acquire);
+        if capacity.is_power_of_two() && capacity < 1 << 32 {
+            return Ok(Words { place: self.place, capacity });
+        }
+        let is_freed = capacity == u64::from(FREED) << 32 | u64::from(FREED);
+        Err(if is_freed { SyncError::Freed(self.place.name()) } else { self.damaged() })
+    }
+
+    /// Makes this thread the owner, or finds that it is.
+    #[inline]
+    fn own(&self) -> Result<(), SyncError> {
+        let me = self.place.objects.threads().me()?;
+        let owner = self.place.word(OWNER);
+        if owner.load(Ordering::Relaxed) == me { Ok(()) } else { self.take_over(owner, me) }
+    }
+
+    #[cold]
+    fn take_over(&self, owner: &AtomicU32, me: u32) -> Result<(), SyncError> {
+        let objects = self.place.objects;
+        let seen = owner.load(Ordering::Acquire);
+        self.words()?;
+        let is_free = seen == 0 || objects.ended(seen).is_some();
+        if is_free && owner.compare_exchange(seen, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Ok(());
+        }
+        let holder = Some(objects.who(owner.load(Ordering::Relaxed)));
+        Err(SyncError::NotHeld { object: self.place.name(), holder })
+    }
+}
