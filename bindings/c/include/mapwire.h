@@ -1411,6 +1411,66 @@ mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
 mw_status_t mw_shared_set_threads(const mw_shared_t *shared, uint32_t threads);
 
 /*
+ * Allocates `length` bytes of shared memory, as malloc(3) does of private memory: aligned to 16 bytes, at the same address in every rank,
+ * freed by any thread of any rank. On one host, forked children may allocate and free too. What the block holds is unspecified.
+ *
+ * Returns `NULL` if no room is left; `mw_error_message` says more.
+ */
+void *mw_shared_malloc(const mw_shared_t *shared,
+                       size_t length);
+
+/*
+ * As `mw_shared_malloc`, `count` times `length` zeroed bytes.
+ *
+ * Returns `NULL` if no room is left, or the product is too large.
+ */
+void *mw_shared_calloc(const mw_shared_t *shared, size_t count, size_t length);
+
+/*
+ * As `mw_shared_malloc`, at a multiple of `align`: a power of two, up to 2 MiB on one host, up to a page with minipages.
+ *
+ * Returns `NULL` if no room is left, or for another alignment.
+ */
+void *mw_shared_aligned_alloc(const mw_shared_t *shared,
+                              size_t align,
+                              size_t length);
+
+/*
+ * Makes the block at `memory` `length` bytes long, where it lies or elsewhere: what fits keeps its content. `NULL` for `memory` allocates.
+ *
+ * Returns `NULL` if no room is left, or nothing is allocated at `memory`; the block is then as it was.
+ *
+ * Required of the caller:
+ * No other thread uses the block during the call, nor `memory` afterwards.
+ */
+void *mw_shared_realloc(const mw_shared_t *shared,
+                        void *memory,
+                        size_t length);
+
+/*
+ * Frees a block that any rank has allocated by these functions or by `mw_shared_alloc`. `NULL` is no error.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: no block of the shared memory begins there, or it has been freed. `MW_ERR_STATE`: freed for the second time, or, with
+ * `MAPWIRE_HEAP_DEBUG=true`, something has stored beside the block (the message says where, and which rank allocated it).
+ *
+ * Required of the caller:
+ * Nobody uses the block afterwards.
+ */
+mw_status_t mw_shared_free(const mw_shared_t *shared,
+                           void *memory);
+
+/*
+ * Returns in `*length` the bytes that may be used of the block at `memory`: as many as were asked for, or more.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: no block of the shared memory begins there.
+ */
+mw_status_t mw_shared_usable_size(const mw_shared_t *shared,
+                                  const void *memory,
+                                  size_t *length);
+
+/*
  * Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`, unless
  * `done` is `NULL`, is the number of bytes read, whatever the code: fewer than `length` if the file has ended or the read failed.
  *

@@ -14,7 +14,7 @@
 //! | `atomics.rs` | atomic operations, signals that add up |
 //! | `requests.rs` | sends and fetches under way |
 //! | `events.rs` | descriptors for event loops |
-//! | `shared.rs` | memory that all ranks share |
+//! | `shared.rs`, `heap.rs` | memory that all ranks share, and `malloc` in it |
 //! | `far.rs` | memory that may be larger than RAM |
 //! | `counters.rs` | counters |
 //! | `version.rs`, `status.rs`, `failure.rs` | versions; codes; messages |
@@ -86,6 +86,9 @@ pub mod events;
 
 #[allow(unsafe_code)]
 pub mod shared;
+
+#[allow(unsafe_code)]
+pub mod heap;
 
 #[allow(unsafe_code)]
 pub mod files;

@@ -45,6 +45,16 @@ fn a_program_chooses_itself_what_is_unpinned() {
 }
 
 #[test]
+fn containers_of_cpp_lie_in_shared_memory_and_any_rank_lengthens_and_frees_them() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("containers");
+    for options in [&[][..], &["--coherence", "minipages"]] {
+        let output = program.run(2, options, &[]);
+        assert_eq!(output.matches("containers are right").count(), 2, "{output}");
+    }
+}
+
+#[test]
 fn files_are_read_into_shared_memory_and_written_from_it_wherever_its_pages_are() {
     let installed = Installed::get(Linking::Shared);
     let program = installed.compile("files");

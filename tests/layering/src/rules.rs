@@ -123,6 +123,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/c/src/lib.rs", "mod far"),
     ("bindings/c/src/lib.rs", "mod files"),
     ("bindings/c/src/lib.rs", "mod growing"),
+    ("bindings/c/src/lib.rs", "mod heap"),
     ("bindings/c/src/lib.rs", "mod import"),
     ("bindings/c/src/lib.rs", "mod memory"),
     ("bindings/c/src/lib.rs", "mod node"),

@@ -199,12 +199,18 @@ impl Installed {
     pub fn compile_with(&self, name: &str, libraries: &[&str]) -> Program<'_> {
         let folder = Folder::new();
         let program = folder.path().join(name);
-        run(clean("cc")
-            .args(FLAGS.split(' '))
+        let of_cpp = here().join(format!("tests/c/{name}.cpp"));
+        let (mut compiler, source) = match of_cpp.exists() {
+            true => (clean("c++"), of_cpp),
+            false => (clean("cc"), here().join(format!("tests/c/{name}.c"))),
+        };
+        let flags = if compiler.get_program() == "cc" { FLAGS } else { "-std=c++17 -Wall -Wextra -Werror -g" };
+        run(compiler
+            .args(flags.split(' '))
             .args(self.pkg_config(&["--cflags"]).split_whitespace())
             .arg("-o")
             .arg(&program)
-            .arg(here().join(format!("tests/c/{name}.c")))
+            .arg(source)
             .args(libraries)
             .current_dir(folder.path()));
         Program { installed: self, folder, name: name.to_owned() }
