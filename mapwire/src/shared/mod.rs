@@ -11,6 +11,8 @@ mod heap;
 #[deny(unsafe_code)]
 mod one_host;
 mod protocol;
+#[deny(unsafe_code)]
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +26,7 @@ use mapwire_translation::PAGE_BYTES;
 pub use self::error::SharedError;
 use self::one_host::OneHost;
 use self::protocol::Protocol;
+pub use self::values::{SharedBox, SharedVec};
 use crate::config::Coherence;
 use crate::error::{Error, Result};
 use crate::node::Node;
@@ -306,6 +309,7 @@ impl Shared {
     /// # Errors
     /// A rank has died.
     pub fn close(self) -> Result<()> {
+        self.node().check_process()?;
         match self.broadcast(0, 0) {
             // It passed this very meeting, so all have come, or it waits for nobody: there is nothing to wait for here.
             Err(Error::Shared(SharedError::RankGone(rank) | SharedError::RankClosed(rank)))

@@ -42,6 +42,7 @@ mod revocation;
 mod rpc;
 mod sending_from;
 mod services;
+#[allow(unsafe_code)]
 mod sharing;
 #[allow(unsafe_code)]
 mod signals;

@@ -1,6 +1,6 @@
 //! Shared memory: minipages, both ways of catching faults.
 
-use mapwire::{Coherence, Shared, SharedSlice};
+use mapwire::{Coherence, Shared, SharedBox, SharedSlice};
 
 use crate::harness::{Job, Rank, job, pattern, refusal, refused};
 
@@ -563,4 +563,37 @@ fn ranks_that_wait_in_different_barriers_say_so_after_the_timeout() {
     .says("rank 0 has waited for 3s in the shared memory: barrier 1, which rank 1 counts")
     .says("rank 1 has waited for 3s in the shared memory: barrier 1: ranks 0 1 have come, rank 2 has not")
     .says("rank 2 has waited for 3s in the shared memory: barrier 2: rank 2 has come, ranks 0 1 have not");
+}
+
+#[test]
+fn boxes_and_vectors_go_from_rank_to_rank_and_are_freed_where_they_end() {
+    on_all(2, |rank, shared| {
+        let handed = |root: usize, address: u64| shared.broadcast(root, address).unwrap();
+        let address = match rank.number {
+            0 => handed(0, shared.boxed([1_u64, 2, 3]).unwrap().into_address()),
+            _ => handed(0, 0),
+        };
+        if rank.number == 1 {
+            // SAFETY: rank 0 has given it up.
+            let owned = unsafe { SharedBox::<[u64; 3]>::from_address(shared, address) }.unwrap();
+            assert_eq!(owned.get(), [1, 2, 3]);
+            owned.set([4, 5, 6]);
+            drop(owned);
+            refused(shared.free(address), &["0x"]);
+        }
+        shared.barrier().unwrap();
+        let mut words = shared.vec::<u32>();
+        assert!(words.as_slice().is_none() && words.pop().is_none());
+        for word in 0..1000 {
+            words.push(word + rank.number as u32).unwrap();
+        }
+        let slices: Vec<_> = (0..2)
+            .map(|root| shared.broadcast_slice(root, words.as_slice().filter(|_| root == rank.number)).unwrap())
+            .collect();
+        for (root, slice) in slices.iter().enumerate() {
+            assert!((0..1000).all(|at| slice.get(at) == at as u32 + root as u32));
+        }
+        shared.barrier().unwrap();
+        assert_eq!((words.pop(), words.len()), (Some(999 + rank.number as u32), 999));
+    });
 }

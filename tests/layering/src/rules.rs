@@ -216,6 +216,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("mapwire/tests/jobs/main.rs", "mod allocations"),
     ("mapwire/tests/jobs/main.rs", "mod forks"),
     ("mapwire/tests/jobs/main.rs", "mod one_host"),
+    ("mapwire/tests/jobs/main.rs", "mod sharing"),
     ("mapwire/tests/jobs/main.rs", "mod signals"),
     ("mapwire/tests/jobs/parting.rs", "fn end_late"),
     ("tests/testing/src/lib.rs", "mod children"),
