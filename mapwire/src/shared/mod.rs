@@ -11,7 +11,6 @@ mod heap;
 #[deny(unsafe_code)]
 mod one_host;
 mod protocol;
-#[deny(unsafe_code)]
 mod values;
 
 use std::sync::Arc;
