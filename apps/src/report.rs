@@ -258,6 +258,7 @@ fn traffic_fields(mode: &str, traffic: &[Traffic]) -> Value {
             "write_faults": total.write_faults,
             "messages": total.messages,
             "bytes": total.bytes,
+            "must_move_bytes": total.must_move_bytes,
             "by_rank": traffic,
         }),
         _ => json!({}),
@@ -275,6 +276,7 @@ fn traffic_text(mode: &str, traffic: &[Traffic]) -> String {
         )
     };
     let mut text = line("all ranks", &sum(traffic));
+    text += &format!("{:<12} {:>8} bytes that other workers wrote were read\n", "", sum(traffic).must_move_bytes);
     if traffic.len() > 1 {
         for (rank, traffic) in traffic.iter().enumerate() {
             text += &line(&format!("  rank {rank}"), traffic);
@@ -311,7 +313,7 @@ mod tests {
     const LU: Lu = Lu { size: 8, block: 4 };
 
     fn traffic(read_faults: u64) -> Traffic {
-        Traffic { read_faults, write_faults: 2, prefetches: 0, messages: 30, bytes: 4000 }
+        Traffic { read_faults, write_faults: 2, prefetches: 0, messages: 30, bytes: 4000, must_move_bytes: 100 }
     }
 
     fn round(seconds: f64, threads_before: f64, threads_after: f64) -> Round {
