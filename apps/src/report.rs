@@ -31,6 +31,8 @@ pub(crate) struct Report {
     pub(crate) mode: &'static str,
     pub(crate) ranks: usize,
     pub(crate) threads: usize,
+    /// How long the problem took to come into shared memory.
+    pub(crate) prepare_seconds: f64,
     pub(crate) seconds: f64,
     /// `None` if there was no sequential run.
     pub(crate) sequential_seconds: Option<f64>,
@@ -61,7 +63,7 @@ impl Report {
             program.outcome_fields(outcome),
             figures(self.seconds, "s", "sequential", self.sequential_seconds, &[self.seconds]),
             traffic_fields(self.mode, &self.traffic),
-            json!({"speed_up": speed_up, "check": check}),
+            json!({"prepare_seconds": self.prepare_seconds, "speed_up": speed_up, "check": check}),
         ])
     }
 
@@ -338,6 +340,7 @@ mod tests {
             mode: "mapwire",
             ranks: 2,
             threads: 1,
+            prepare_seconds: 0.5,
             seconds: 2.0,
             sequential_seconds: Some(3.0),
             traffic: vec![traffic(1), traffic(5)],
