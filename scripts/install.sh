@@ -11,7 +11,7 @@ source "$(dirname "$0")/toolchain.sh"
 prefix=${PREFIX:-/usr/local}
 into=${DESTDIR:-}$prefix
 commands=(mapwire mapwire-bench mapwire-lab)
-programs=(tsp sor is lu)
+programs=(tsp sor is lu lu-nc radix tasks nbody)
 built=${CARGO_TARGET_DIR:-$root/target}/release
 
 [[ $prefix == /* ]] || { echo "install: PREFIX=$prefix: give a whole path, such as $PWD/$prefix" >&2; exit 2; }

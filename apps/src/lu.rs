@@ -12,6 +12,7 @@ use crate::crew::{Crew, Worker};
 use crate::error::{Failure, ensure, ensure_same_bits};
 use crate::phase::{Blocks, room_for};
 use crate::program::Program;
+use crate::random::even;
 
 /// The largest matrix: 8 GiB.
 const MAX_SIZE: usize = 32768;
@@ -29,7 +30,7 @@ pub struct Lu {
 
 /// The factors, block after block: row-major blocks in row-major order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Factors(Vec<f64>);
+pub struct Factors(pub(crate) Vec<f64>);
 
 impl Lu {
     /// Number of blocks in a row of blocks.
@@ -48,19 +49,10 @@ impl Lu {
     }
 
     /// Element (`i`, `j`) of the matrix: in [-1, 1), and on the diagonal larger than all of its row together.
-    fn element(&self, i: usize, j: usize) -> f64 {
-        let mixed = mix((i as u64) << 32 | j as u64);
-        let value = (mixed >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    pub(crate) fn element(&self, i: usize, j: usize) -> f64 {
+        let value = even((i as u64) << 32 | j as u64);
         if i == j { value + 2.0 * self.size as f64 } else { value }
     }
-}
-
-/// The finaliser of SplitMix64: an even spread of bits from any number.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// The squarest grid of `workers`: rows (the fewer) and columns.
@@ -134,6 +126,10 @@ impl Program for Lu {
                 factor(&mut at(k, k).write(), size);
             }
             worker.barrier()?;
+            let bytes = (size * size * size_of::<f64>()) as u64;
+            if !mine(k, k) && (k + 1..side).any(|far| mine(far, k) || mine(k, far)) {
+                worker.note_must_move(bytes);
+            }
             for far in k + 1..side {
                 if mine(far, k) {
                     divide_by_upper(&mut at(far, k).write(), &at(k, k).read(), size);
@@ -143,6 +139,11 @@ impl Program for Lu {
                 }
             }
             worker.barrier()?;
+            for far in k + 1..side {
+                let needs_left = !mine(far, k) && (k + 1..side).any(|j| mine(far, j));
+                let needs_top = !mine(k, far) && (k + 1..side).any(|i| mine(i, far));
+                worker.note_must_move(bytes * (u64::from(needs_left) + u64::from(needs_top)));
+            }
             for i in k + 1..side {
                 for j in k + 1..side {
                     if mine(i, j) {
@@ -258,7 +259,7 @@ fn subtract_product(block: &mut [f64], left: &[f64], top: &[f64], size: usize) {
 }
 
 #[inline]
-fn subtract_scaled(row: &mut [f64], other: &[f64], scale: f64) {
+pub(crate) fn subtract_scaled(row: &mut [f64], other: &[f64], scale: f64) {
     for (x, &y) in row.iter_mut().zip(other) {
         *x -= scale * y;
     }

@@ -34,7 +34,9 @@ pub struct BlockShape {
 /// The count in [`Block::views`] for one writer.
 const WRITER: u32 = u32::MAX;
 
-/// One block of shared memory. Obtained from [`Blocks`] by index.
+/// One block of shared memory. Obtained from [`Blocks`] by index. Its count of views has a cache line of its own, so that threads that use
+/// neighbouring blocks do not slow each other.
+#[repr(align(64))]
 pub struct Block<T> {
     start: NonNull<T>,
     length: usize,
@@ -174,25 +176,52 @@ impl<'c, T: Element> Blocks<'c, T> {
     }
 }
 
+impl<'c, T: Element> Blocks<'c, T> {
+    /// Zeroed blocks of one allocation that all ranks share, with nothing between them. Collective.
+    pub(crate) fn shared_adjacent(shared: &'c Shared, lengths: &[usize]) -> Result<Self, mapwire::Error> {
+        let mine = (shared.node().rank() == 0).then(|| shared.alloc::<T>(lengths.iter().sum())).transpose()?;
+        let all = shared.broadcast_slice(0, mine)?;
+        let mut blocks = Vec::with_capacity(lengths.len());
+        let mut next = 0;
+        for &length in lengths {
+            let start = NonNull::new(all.part(next, length)?.as_ptr()).expect("shared memory is not at address 0");
+            // SAFETY: `part` has checked that the block is within the allocation, which `Blocks` keeps mapped by its borrow of `shared`;
+            // it was zeroed when it was allocated, and any bytes are a `T`; blocks do not overlap.
+            blocks.push(unsafe { Block::new(start, length) });
+            next += length;
+        }
+        Ok(Self { blocks, memory: Memory::Shared(shared) })
+    }
+}
+
 impl<T: Element> Blocks<'_, T> {
     /// Zeroed blocks in this process's own memory, one after another, each from a cache line of its own.
     pub(crate) fn plain(shapes: &[BlockShape]) -> Self {
-        let mut offsets = Vec::with_capacity(shapes.len());
+        Self::plain_each(shapes.iter().map(|shape| shape.length), CACHE_LINE_BYTES)
+    }
+
+    /// Zeroed blocks in this process's own memory, with nothing between them.
+    pub(crate) fn plain_adjacent(lengths: &[usize]) -> Self {
+        Self::plain_each(lengths.iter().copied(), size_of::<T>())
+    }
+
+    /// `unit` is a multiple of `T`'s alignment: each block takes whole ones.
+    fn plain_each(lengths: impl Iterator<Item = usize> + Clone, unit: usize) -> Self {
+        let mut offsets = Vec::new();
         let mut bytes = 0usize;
-        for shape in shapes {
+        for length in lengths.clone() {
             offsets.push(bytes);
-            bytes += (shape.length * size_of::<T>()).next_multiple_of(CACHE_LINE_BYTES);
+            bytes += (length * size_of::<T>()).next_multiple_of(unit);
         }
         let slab = Slab::zeroed(bytes);
-        let blocks = shapes
-            .iter()
+        let blocks = lengths
             .zip(offsets)
-            .map(|(shape, offset)| {
+            .map(|(length, offset)| {
                 // SAFETY: `offset` lies within the slab's `bytes`, as the sum above has it.
                 let start = unsafe { slab.start.add(offset) }.cast::<T>();
-                // SAFETY: the slab is zeroed, and zero bytes are a value of `T` (`FromBytes`); offsets are multiples of a
-                // cache line, beyond any element's alignment; blocks do not overlap; the slab moves into `Blocks`.
-                unsafe { Block::new(start, shape.length) }
+                // SAFETY: the slab is zeroed, and zero bytes are a value of `T` (`FromBytes`); offsets are multiples of
+                // `unit`, so of `T`'s alignment; blocks do not overlap; the slab moves into `Blocks`.
+                unsafe { Block::new(start, length) }
             })
             .collect();
         Self { blocks, memory: Memory::Plain(slab) }
@@ -328,6 +357,15 @@ mod tests {
         assert_eq!(&blocks[0].read()[..], [1; 3]);
         assert_eq!(&blocks[1].read()[..], [2; 16]);
         assert_eq!(&blocks[2].read()[..], [3; 1]);
+    }
+
+    #[test]
+    fn adjacent_blocks_have_nothing_between_them() {
+        let blocks = Blocks::<u32>::plain_adjacent(&[3, 5, 1]);
+        let starts: Vec<_> = (0..3).map(|number| blocks[number].read().as_ptr().addr()).collect();
+        assert_eq!((starts[1] - starts[0], starts[2] - starts[1]), (12, 20));
+        blocks[1].write().fill(7);
+        assert_eq!((&blocks[0].read()[..], &blocks[2].read()[..]), (&[0; 3][..], &[0; 1][..]));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Report {
     pub(crate) mode: &'static str,
     pub(crate) ranks: usize,
     pub(crate) threads: usize,
+    /// How long the problem took to come into shared memory.
+    pub(crate) prepare_seconds: f64,
     pub(crate) seconds: f64,
     /// `None` if there was no sequential run.
     pub(crate) sequential_seconds: Option<f64>,
@@ -61,7 +63,7 @@ impl Report {
             program.outcome_fields(outcome),
             figures(self.seconds, "s", "sequential", self.sequential_seconds, &[self.seconds]),
             traffic_fields(self.mode, &self.traffic),
-            json!({"speed_up": speed_up, "check": check}),
+            json!({"prepare_seconds": self.prepare_seconds, "speed_up": speed_up, "check": check}),
         ])
     }
 
@@ -258,6 +260,7 @@ fn traffic_fields(mode: &str, traffic: &[Traffic]) -> Value {
             "write_faults": total.write_faults,
             "messages": total.messages,
             "bytes": total.bytes,
+            "must_move_bytes": total.must_move_bytes,
             "by_rank": traffic,
         }),
         _ => json!({}),
@@ -275,6 +278,7 @@ fn traffic_text(mode: &str, traffic: &[Traffic]) -> String {
         )
     };
     let mut text = line("all ranks", &sum(traffic));
+    text += &format!("{:<12} {:>8} bytes that other workers wrote were read\n", "", sum(traffic).must_move_bytes);
     if traffic.len() > 1 {
         for (rank, traffic) in traffic.iter().enumerate() {
             text += &line(&format!("  rank {rank}"), traffic);
@@ -311,7 +315,7 @@ mod tests {
     const LU: Lu = Lu { size: 8, block: 4 };
 
     fn traffic(read_faults: u64) -> Traffic {
-        Traffic { read_faults, write_faults: 2, prefetches: 0, messages: 30, bytes: 4000 }
+        Traffic { read_faults, write_faults: 2, prefetches: 0, messages: 30, bytes: 4000, must_move_bytes: 100 }
     }
 
     fn round(seconds: f64, threads_before: f64, threads_after: f64) -> Round {
@@ -336,6 +340,7 @@ mod tests {
             mode: "mapwire",
             ranks: 2,
             threads: 1,
+            prepare_seconds: 0.5,
             seconds: 2.0,
             sequential_seconds: Some(3.0),
             traffic: vec![traffic(1), traffic(5)],

@@ -40,18 +40,30 @@ pub fn solve<P: Program>(program: &P, crew: &Crew) -> Result<P::Outcome, Failure
     Ok(program.collect(&memory))
 }
 
-/// One run over `memory`: seconds from the barrier before the work to the barrier after it, and this rank's traffic between.
-fn timed<P: Program>(program: &P, crew: &Crew, memory: &P::Memory<'_>) -> Result<(f64, Traffic), Failure> {
-    let result = Mutex::new((0.0, Traffic::default()));
+/// How long a run took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    /// From a barrier before the problem is put into shared memory to the barrier before the work: the first touches of pages.
+    prepare_seconds: f64,
+    /// From there to the barrier after the work.
+    seconds: f64,
+}
+
+/// One run over `memory`, and this rank's traffic during the work.
+fn timed<P: Program>(program: &P, crew: &Crew, memory: &P::Memory<'_>) -> Result<(Times, Traffic), Failure> {
+    let result = Mutex::new((Times::default(), Traffic::default()));
     crew.run(|worker: &Worker<'_>| {
+        worker.barrier()?;
+        let begin = Mark::now(crew);
         program.prepare(worker, memory)?;
         worker.barrier()?;
-        let start = worker.leads_its_rank().then(|| Mark::now(crew));
+        let start = Mark::now(crew);
         program.work(worker, memory)?;
         worker.barrier()?;
-        if let Some(start) = start {
+        if worker.leads_its_rank() {
+            let ((prepare_seconds, _), (seconds, traffic)) = (begin.until(start), start.until(Mark::now(crew)));
             // A poisoned lock means that another worker panicked, and then `run` does not return.
-            *result.lock().expect("no worker panicked") = start.until(Mark::now(crew));
+            *result.lock().expect("no worker panicked") = (Times { prepare_seconds, seconds }, traffic);
         }
         Ok(())
     })?;
@@ -62,14 +74,14 @@ fn timed<P: Program>(program: &P, crew: &Crew, memory: &P::Memory<'_>) -> Result
 fn sequential<P: Program>(program: &P) -> Result<(f64, P::Outcome), Failure> {
     let crew = Crew::plain(1);
     let memory = program.layout(&crew)?;
-    let (seconds, _) = timed(program, &crew, &memory)?;
-    Ok((seconds, program.collect(&memory)))
+    let (times, _) = timed(program, &crew, &memory)?;
+    Ok((times.seconds, program.collect(&memory)))
 }
 
 /// Runs over `crew`, then sequentially to compare, and reports.
 fn once<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> {
     let memory = program.layout(crew)?;
-    let (seconds, traffic) = timed(program, crew, &memory)?;
+    let (Times { prepare_seconds, seconds }, traffic) = timed(program, crew, &memory)?;
     let traffic = crew.gather(traffic)?;
     crew.alone(|| {
         let outcome = program.collect(&memory);
@@ -86,6 +98,7 @@ fn once<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> 
             mode: crew.kind(),
             ranks: crew.ranks(),
             threads: crew.threads(),
+            prepare_seconds,
             seconds,
             sequential_seconds,
             traffic,
@@ -121,7 +134,7 @@ fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<()
                 Some(memory) => memory,
                 none => none.insert(program.layout(&threads)?),
             };
-            Ok(timed(program, &threads, memory)?.0)
+            Ok(timed(program, &threads, memory)?.0.seconds)
         })
     };
 
@@ -129,7 +142,7 @@ fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<()
     let mut traffic = Vec::new();
     let mut before = run_threads()?;
     for _ in 0..how.rounds {
-        let (seconds, mine) = timed(program, crew, &memory)?;
+        let (Times { seconds, .. }, mine) = timed(program, crew, &memory)?;
         traffic = crew.gather(mine)?;
         crew.alone(|| match &expected {
             Some((_, expected)) => check(program, &program.collect(&memory), expected),

@@ -136,8 +136,14 @@ impl Program for Sor {
         let share = share_of(self.size, worker.id(), worker.count());
         let inner = share.start.max(1)..share.end.min(self.size - 1);
         let omega = self.omega();
-        for _ in 0..self.iterations {
+        // Rows of the neighbours that this strip reads: those of the boundary change once, before the first iteration.
+        let edges = [share.start.checked_sub(1), Some(share.end)].into_iter().flatten().filter(|_| !inner.is_empty());
+        let (fixed, changing): (Vec<_>, Vec<_>) =
+            edges.filter(|&row| row < self.size).partition(|&row| row == 0 || row == self.size - 1);
+        for iteration in 0..self.iterations {
+            let moving = changing.len() + if iteration == 0 { fixed.len() } else { 0 };
             for colour in 0..2 {
+                worker.note_must_move((moving * self.half() * size_of::<f64>()) as u64);
                 ask_for_edges(&memory.halves, share.clone(), colour)?;
                 for rows in edges_last(inner.clone()) {
                     sweep(&memory.halves, rows, colour, omega);

@@ -2,16 +2,20 @@
 
 use crate::common::run;
 
-const SMALL: [&str; 4] = [
+const SMALL: [&str; 8] = [
     "tsp --cities 10",
     "sor --size 66 --iterations 20",
     "is --keys 100000 --values 2^7 --iterations 3",
     "lu --size 96 --block 16",
+    "lu-nc --size 50",
+    "radix --keys 10000",
+    "tasks --roots 500",
+    "nbody --bodies 100 --steps 3",
 ];
 
 #[test]
 fn help_has_examples() {
-    for name in ["tsp", "sor", "is", "lu"] {
+    for name in SMALL.map(|line| line.split(' ').next().unwrap()) {
         let help = run(&format!("{name} --help")).ok();
         let example = format!("mapwire run -n 4 -- {name}");
         assert!(help.contains("Examples:") && help.contains(&example), "{help}");

@@ -2,11 +2,15 @@
 
 use crate::common::{run, run_job};
 
-const SMALL: [&str; 4] = [
+const SMALL: [&str; 8] = [
     "tsp --cities 11",
     "sor --size 258 --iterations 20",
     "is --keys 300000 --values 2^7 --iterations 3",
     "lu --size 192 --block 16",
+    "lu-nc --size 40",
+    "radix --keys 1000",
+    "tasks --roots 2000",
+    "nbody --bodies 200 --steps 5",
 ];
 
 #[test]

@@ -18,6 +18,7 @@ mod measure;
 mod messages;
 mod peers;
 mod placement;
+mod programs;
 #[allow(unsafe_code)]
 mod raw;
 mod row;
@@ -67,6 +68,7 @@ const BENCHES: &[Bench] = &[
     ("far-scan", "walks over memory four times as large as its share of RAM, beside the kernel's bare copies and drops of pages", far::scan),
     ("far-fault", "a fault on a page of such memory that is away, beside a bare userfaultfd fault", far::fault),
     ("directory", "lookups and getpages with the page directory on the host and on the NIC, beside a raw message there and back (GMS-NP Tables 1, 2, 4, 5)", directory::directory),
+    ("programs", "whole parallel programs as 2 and 4 ranks of this host, beside as many threads", programs::programs),
     ("rpc", "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers", rpc::rpc),
 ];
 

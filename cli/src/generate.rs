@@ -15,7 +15,7 @@ use crate::args::Cli;
 use crate::programs;
 
 /// The programs that come with the command.
-const PROGRAMS: [&str; 4] = ["tsp", "sor", "is", "lu"];
+const PROGRAMS: [&str; 8] = ["tsp", "sor", "is", "lu", "lu-nc", "radix", "tasks", "nbody"];
 
 /// The words that an argument takes where only the code lists them.
 fn special(argument: &str) -> Option<Vec<&'static str>> {

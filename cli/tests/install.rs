@@ -18,7 +18,8 @@ fn built(place: &Place) -> PathBuf {
     for name in ["mapwire", "mapwire-bench", "mapwire-lab"] {
         std::fs::copy(program.with_file_name(name), release.join(name)).unwrap();
     }
-    for name in ["tsp", "sor", "is", "lu", "libmapwire_c.so", "libmapwire_far.so", "libmapwire_rpc_c.so"] {
+    let programs = ["tsp", "sor", "is", "lu", "lu-nc", "radix", "tasks", "nbody"];
+    for name in programs.into_iter().chain(["libmapwire_c.so", "libmapwire_far.so", "libmapwire_rpc_c.so"]) {
         std::fs::copy(program, release.join(name)).unwrap();
     }
     for name in ["libmapwire_c.a", "libmapwire_rpc_c.a"] {

@@ -83,6 +83,7 @@ impl Joined {
             prefetches: counters.prefetches,
             messages: counters.messages_sent,
             bytes: counters.bytes_sent,
+            must_move_bytes: 0,
         }
     }
 

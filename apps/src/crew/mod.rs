@@ -12,6 +12,7 @@ use joined::Joined;
 use plain::Plain;
 pub use traffic::Traffic;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use mapwire::{Node, WaitStrategy};
@@ -26,6 +27,7 @@ pub struct Crew {
     threads: usize,
     /// Whether waiting workers sleep at once, because `MAPWIRE_WAIT=event`.
     sleeps: bool,
+    must_move_bytes: AtomicU64,
     kind: Kind,
 }
 
@@ -50,7 +52,14 @@ impl Crew {
     }
 
     fn of_threads(threads: usize, spins: bool) -> Self {
-        Self { rank: 0, ranks: 1, threads, sleeps: false, kind: Kind::Plain(Plain::new(threads, spins)) }
+        Self {
+            rank: 0,
+            ranks: 1,
+            threads,
+            sleeps: false,
+            must_move_bytes: AtomicU64::new(0),
+            kind: Kind::Plain(Plain::new(threads, spins)),
+        }
     }
 
     /// The crew of this process's job, with `threads` workers in each rank. Collective.
@@ -61,6 +70,7 @@ impl Crew {
             ranks: node.size(),
             threads,
             sleeps: node.config().driver.wait == WaitStrategy::Event,
+            must_move_bytes: AtomicU64::new(0),
             kind: Kind::Joined(Joined::new(&node, threads)?),
         })
     }
@@ -140,6 +150,17 @@ impl Crew {
         }
     }
 
+    /// Zeroed blocks of `lengths` elements that lie one after another: neighbours share pages and cache lines. Otherwise as
+    /// [`Crew::blocks`].
+    pub fn adjacent<T: Element>(&self, lengths: &[usize]) -> Result<Blocks<'_, T>, Failure> {
+        match &self.kind {
+            Kind::Plain(_) => Ok(Blocks::plain_adjacent(lengths)),
+            Kind::Joined(joined) => {
+                Blocks::shared_adjacent(joined.shared(), lengths).map_err(while_doing("laying out shared memory"))
+            }
+        }
+    }
+
     /// As [`Crew::blocks`], of words that are shared at all times.
     pub fn words(&self, shapes: impl IntoIterator<Item = (usize, usize)>) -> Result<Words<'_>, Failure> {
         Ok(Words::from(self.blocks::<u64>(shapes)?))
@@ -179,10 +200,11 @@ impl Crew {
 
     /// Traffic of this rank so far.
     pub fn traffic(&self) -> Traffic {
-        match &self.kind {
+        let moved = match &self.kind {
             Kind::Plain(_) => Traffic::default(),
             Kind::Joined(joined) => joined.traffic(),
-        }
+        };
+        Traffic { must_move_bytes: self.must_move_bytes.load(Ordering::Relaxed), ..moved }
     }
 
     /// Gathers each rank's `mine` in rank 0, by rank; the other ranks get nothing.
@@ -258,6 +280,13 @@ impl Worker<'_> {
                 let _held = joined.lock(id)?;
                 Ok(critical())
             }
+        }
+    }
+
+    /// Counts bytes that this worker reads, or lets others read, and that were written by another than the reader.
+    pub fn note_must_move(&self, bytes: u64) {
+        if bytes > 0 {
+            self.crew.must_move_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 

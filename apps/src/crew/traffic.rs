@@ -1,8 +1,8 @@
 //! What mapwire did for a rank.
 
-pub(super) const TRAFFIC_FIELDS: usize = 5;
+pub(super) const TRAFFIC_FIELDS: usize = 6;
 
-/// What mapwire did for a rank during a run; all zero in a plain crew.
+/// What mapwire did for a rank during a run, all zero in a plain crew, and what it had to move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Traffic {
     /// Page faults on reading shared memory.
@@ -15,6 +15,9 @@ pub struct Traffic {
     pub messages: u64,
     /// Bytes of the minipages sent to other ranks.
     pub bytes: u64,
+    /// Bytes that the rank's workers read and another worker had written last, once for each write: what any memory must move if every
+    /// worker is on a host of its own. The programs count it.
+    pub must_move_bytes: u64,
 }
 
 impl Traffic {
@@ -34,10 +37,12 @@ impl Traffic {
     }
 
     pub(super) fn fields(self) -> [u64; TRAFFIC_FIELDS] {
-        [self.read_faults, self.write_faults, self.prefetches, self.messages, self.bytes]
+        [self.read_faults, self.write_faults, self.prefetches, self.messages, self.bytes, self.must_move_bytes]
     }
 
-    pub(super) fn from_fields([read_faults, write_faults, prefetches, messages, bytes]: [u64; TRAFFIC_FIELDS]) -> Self {
-        Self { read_faults, write_faults, prefetches, messages, bytes }
+    pub(super) fn from_fields(
+        [read_faults, write_faults, prefetches, messages, bytes, must_move_bytes]: [u64; TRAFFIC_FIELDS],
+    ) -> Self {
+        Self { read_faults, write_faults, prefetches, messages, bytes, must_move_bytes }
     }
 }

@@ -170,6 +170,7 @@ impl Program for Is {
             drop(counts);
             worker.barrier()?;
 
+            worker.note_must_move((size_of::<u32>() * self.values * (worker.count() - 1)) as u64);
             first_ranks(&memory.counts, worker.id(), &mut next_rank);
             for (number, _) in memory.of(worker) {
                 let keys = memory.keys[number].read();
@@ -276,7 +277,7 @@ fn rank(keys: &[u32], next_rank: &mut [u32], ranks: &mut [u32]) {
 }
 
 /// The rank of the first of `worker`'s keys of each value: all smaller keys come before, and the equal keys of earlier workers.
-fn first_ranks(counts: &Blocks<'_, u32>, worker: usize, into: &mut [u32]) {
+pub(crate) fn first_ranks(counts: &Blocks<'_, u32>, worker: usize, into: &mut [u32]) {
     let all: Vec<_> = (0..counts.count()).map(|w| counts[w].read()).collect();
     let mut smaller = 0;
     for (value, first) in into.iter_mut().enumerate() {

@@ -94,7 +94,7 @@ pub struct Route {
 
 /// Shared memory of the workers.
 pub struct Memory<'c> {
-    /// Word group 0: the number of the next task. Group 1: the best tour's length, then its cities, eight to a word.
+    /// Word group 0: the number of the next task, and which worker took the last, plus one. Group 1: the best tour's length, then its cities, eight to a word.
     /// Group 2 + w: the number of paths that worker w has examined.
     words: Words<'c>,
     /// One block: the number of tasks, then each as its length and its cities, eight to a word.
@@ -189,13 +189,20 @@ impl Tsp {
                 worker.locked(BEST_LOCK, || {
                     if u64::from(length) < best[0].load(Relaxed) {
                         store_tour(best, tour, length);
+                        // All others read the length.
+                        worker.note_must_move(8 * (worker.count() as u64 - 1));
                     }
                 })
             },
         };
         loop {
             let next = &memory.words[NEXT][0];
+            let (me, last) = (worker.id() as u64 + 1, &memory.words[NEXT][1]);
             let first = worker.locked(QUEUE_LOCK, || {
+                if last.load(Relaxed) != me {
+                    worker.note_must_move(16);
+                    last.store(me, Relaxed);
+                }
                 let first = next.load(Relaxed);
                 next.store(first + run_length(first), Relaxed);
                 first
@@ -205,6 +212,9 @@ impl Tsp {
             }
             for number in first..count.min(first + run_length(first)) {
                 let words = self.task_words();
+                if worker.id() != 0 {
+                    worker.note_must_move(8 * words as u64);
+                }
                 let task = &queue[1 + number as usize * words..][..words];
                 let mut cities = [0; MAX_CITIES];
                 unpack(&task[1..], &mut cities);
@@ -270,7 +280,7 @@ impl Program for Tsp {
     }
 
     fn layout<'c>(&self, crew: &'c Crew) -> Result<Memory<'c>, Failure> {
-        let shared = [(1, 0), (1 + MAX_CITIES / 8, 0)];
+        let shared = [(2, 0), (1 + MAX_CITIES / 8, 0)];
         let own = (0..crew.workers()).map(|worker| (1, worker));
         Ok(Memory {
             words: crew.words(shared.into_iter().chain(own))?,
@@ -281,6 +291,7 @@ impl Program for Tsp {
     fn prepare(&self, worker: &Worker<'_>, memory: &Memory<'_>) -> Result<(), Failure> {
         if worker.id() == 0 {
             memory.words[NEXT][0].store(0, Relaxed);
+            memory.words[NEXT][1].store(1, Relaxed);
             let length = self.instance.distances.tour_length(&self.start);
             store_tour(&memory.words[BEST], &self.start, length);
         }

@@ -47,6 +47,10 @@ pub(crate) fn program(name: &str) -> &'static str {
         "sor" => env!("CARGO_BIN_EXE_sor"),
         "is" => env!("CARGO_BIN_EXE_is"),
         "lu" => env!("CARGO_BIN_EXE_lu"),
+        "lu-nc" => env!("CARGO_BIN_EXE_lu-nc"),
+        "radix" => env!("CARGO_BIN_EXE_radix"),
+        "tasks" => env!("CARGO_BIN_EXE_tasks"),
+        "nbody" => env!("CARGO_BIN_EXE_nbody"),
         _ => panic!("no program {name}"),
     }
 }
