@@ -21,6 +21,27 @@ pub enum Action {
         /// Message that follows the bytes.
         message: Message,
     },
+    /// Copy the page into the twin of that number. The application may load from the page, and not store to it.
+    Twin { page: u32, twin: u32 },
+    /// Compare the page with its twin, store each byte that differs to its place in `to`'s segment, then send `message`: the bytes are in
+    /// place when it is handled.
+    ///
+    /// Bytes that do not differ must not be stored: they may be another rank's. The comparison is made at once, and the twin is then
+    /// free; the page's bytes may be read until `to` has answered the [`Message::Fence`] that follows. Until then the application does
+    /// not store to them.
+    SendDiff {
+        to: Rank,
+        page: u32,
+        twin: u32,
+        /// Message that follows the bytes.
+        message: Message,
+    },
+    /// Read the page from `from`'s segment, without that rank's help, into the page here or into the free twin `into`; then call
+    /// [`handle_fetched`](crate::Dsm::handle_fetched). The application has no access to the page meanwhile.
+    Fetch { from: Rank, page: u32, into: Option<u32> },
+    /// For each byte of the page: if it is as in `twin`, take it from `fetched`; and in any case take `twin`'s from `fetched`. The twin
+    /// `fetched` is then free. The application has no access to the page.
+    Merge { page: u32, twin: u32, fetched: u32 },
     /// Set the application's access to all pages of the minipage, in the minipage's own view.
     Protect {
         minipage: Minipage,
@@ -46,7 +67,7 @@ pub enum Outcome {
     Passed,
     /// The value that the root gave to [`broadcast`](crate::Dsm::broadcast).
     Value(u64),
-    /// The new memory, all zero, writable here.
+    /// The new memory, all zero. Under [`Protocol::Minipages`](crate::Protocol::Minipages) it is writable here without a fault.
     Allocated(Address),
     /// The operation failed; a fault with [`Error::NotShared`] is a wild access.
     Failed(Error),

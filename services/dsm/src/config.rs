@@ -1,6 +1,6 @@
 //! The shape of the shared memory: the same in every rank except for `rank`.
 
-use crate::Rank;
+use crate::{Protocol, Rank};
 use thiserror::Error;
 
 /// Most ranks of a job.
@@ -42,6 +42,17 @@ pub struct Config {
     pub hold_ns: u64,
     /// How often threads of one rank may pass a lock to each other while another rank waits for it.
     pub lock_local_passes: u8,
+    /// Protocol of allocations that name none.
+    pub protocol: Protocol,
+    /// Under [`Protocol::Hlrc`], pages of a rank of which it keeps twins at a time, at least 2 for each thread and 2: when all are in use,
+    /// what was written so far is sent to the homes.
+    pub twins: u32,
+    /// Under [`Protocol::Hlrc`], write notices that a rank keeps for others, at least 128 and 4 for each rank. When there is room for no
+    /// more, it forgets which pages were written, and ranks that synchronise with it fetch all that they use.
+    pub notices: u32,
+    /// Under [`Protocol::Hlrc`], how many times in a row one rank alone must have changed a page before the page's home moves there; 0:
+    /// homes stay.
+    pub home_moves_after: u16,
 }
 
 impl Config {
@@ -50,8 +61,8 @@ impl Config {
     /// Default number of barriers.
     pub const BARRIERS: u32 = 256;
 
-    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs,
-    /// 4 local lock passes.
+    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs, 4 local lock passes; minipages.
+    /// If lazy, 4096 twins, 16,384 notices, and homes that move after 4 intervals.
     pub fn new(rank: Rank, ranks: u16, threads: u16, pages: u32, views: u16) -> Self {
         let share = pages / u32::from(ranks.max(1)) / 4;
         Config {
@@ -66,6 +77,10 @@ impl Config {
             chunk_pages: share.clamp(1, 256),
             hold_ns: 5_000,
             lock_local_passes: 4,
+            protocol: Protocol::Minipages,
+            twins: 4096.max(least_twins(threads)),
+            notices: 16_384,
+            home_moves_after: 4,
         }
     }
 
@@ -99,6 +114,16 @@ impl Config {
         if self.barriers == u32::MAX {
             return Err(ConfigError::Barriers);
         }
+        if self.protocol == Protocol::Minipages {
+            return Ok(());
+        }
+        let (twins, notices) = (least_twins(self.threads), least_notices(self.ranks));
+        if self.twins < twins {
+            return Err(ConfigError::Twins { twins: self.twins, least: twins });
+        }
+        if self.notices < notices {
+            return Err(ConfigError::Notices { notices: self.notices, least: notices });
+        }
         Ok(())
     }
 }
@@ -107,6 +132,16 @@ impl Config {
 fn max_threads(ranks: u16) -> u16 {
     let requests = (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1);
     requests as u16 - MAX_PREFETCHES
+}
+
+/// Twins that an instruction of each thread needs, which touches two pages, and to merge what one of them fetches.
+fn least_twins(threads: u16) -> u32 {
+    2 * u32::from(threads) + 2
+}
+
+/// Write notices into which all that a rank knows can be condensed, and those of a message.
+fn least_notices(ranks: u16) -> u32 {
+    128 + 4 * u32::from(ranks)
 }
 
 /// Why a shape is invalid.
@@ -154,6 +189,12 @@ pub enum ConfigError {
     /// Too many barriers: no number is left for broadcasts.
     #[error("too many barriers; at most {}", u32::MAX - 1)]
     Barriers,
+    /// Too few twins.
+    #[error("{twins} twins of pages: give at least {least}, 2 for each thread and 2")]
+    Twins { twins: u32, least: u32 },
+    /// Too few write notices.
+    #[error("room for {notices} write notices: give at least {least}, 4 for each rank and 128")]
+    Notices { notices: u32, least: u32 },
     /// The machine refuses memory for the tables.
     #[error("the machine refuses memory for tables of {pages} pages in {views} views; use fewer views or pages")]
     TooLarge {
@@ -187,5 +228,9 @@ mod tests {
         assert_eq!(Config { pages: 0, ..good }.check(), Err(ConfigError::Pages(0)));
         assert_eq!(Config { views: 513, ..good }.check(), Err(ConfigError::Views(513)));
         assert_eq!(Config { chunk_pages: 0, ..good }.check(), Err(ConfigError::ChunkPages));
+        assert_eq!(Config { twins: 5, ..good }.check(), Ok(()), "minipages need none");
+        let good = Config { protocol: Protocol::Hlrc, ..good };
+        assert_eq!(Config { twins: 5, ..good }.check(), Err(ConfigError::Twins { twins: 5, least: 6 }));
+        assert_eq!(Config { notices: 143, ..good }.check(), Err(ConfigError::Notices { notices: 143, least: 144 }));
     }
 }

@@ -1,9 +1,10 @@
 //! State shared by all parts of a rank: its shape, its threads, and the queued actions.
 
 use crate::address::Key;
+use crate::allocation::Wanted;
 use crate::{
-    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome, Protection, Rank,
-    Thread,
+    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome, Protection, Protocol,
+    Rank, Thread,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -24,9 +25,7 @@ pub(crate) enum Wait {
     Lock(Lock),
     Barrier(Barrier),
     /// Pages for an allocation.
-    Pages {
-        bytes: u64,
-    },
+    Pages(Wanted),
     /// `left` acknowledgements of its new minipage.
     Registration {
         left: u16,
@@ -50,7 +49,11 @@ impl Context {
     pub(crate) fn new(config: Config) -> Self {
         let (ranks, requests) = (usize::from(config.ranks), usize::from(config.requests()));
         // Most actions of one input, so that the queue never grows.
-        let actions = 16 + 4 * (ranks + requests) + 2 * ranks * requests;
+        let lazy = match config.protocol {
+            Protocol::Minipages => 0,
+            Protocol::Hlrc => config.twins as usize,
+        };
+        let actions = 16 + 4 * (ranks + requests) + 2 * ranks * requests + lazy;
         Context {
             config,
             waits: vec![Wait::Nothing; usize::from(config.threads)],
@@ -136,6 +139,15 @@ impl Context {
 
     pub(crate) fn protect(&mut self, minipage: Minipage, protection: Protection) {
         self.actions.push_back(Action::Protect { minipage, protection });
+    }
+
+    pub(crate) fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// The next action.
+    pub(crate) fn front(&self) -> Option<&Action> {
+        self.actions.front()
     }
 
     #[inline]

@@ -38,6 +38,20 @@ pub struct Counters {
     pub allocations: u64,
     /// Bytes of those allocations, as requested.
     pub allocated_bytes: u64,
+    /// Pages of which twins were made.
+    pub twins: u64,
+    /// Diffs sent to homes.
+    pub diffs: u64,
+    /// Pages fetched from homes.
+    pub pages_fetched: u64,
+    /// Bytes of those pages.
+    pub bytes_fetched: u64,
+    /// Intervals with writes that were published.
+    pub intervals: u64,
+    /// Write notices of other ranks, those that were known already not counted.
+    pub notices: u64,
+    /// Homes that moved, counted by the page's manager.
+    pub home_moves: u64,
 }
 
 impl core::ops::Add for Counters {
@@ -62,6 +76,13 @@ impl core::ops::Add for Counters {
             barriers: self.barriers + other.barriers,
             allocations: self.allocations + other.allocations,
             allocated_bytes: self.allocated_bytes + other.allocated_bytes,
+            twins: self.twins + other.twins,
+            diffs: self.diffs + other.diffs,
+            pages_fetched: self.pages_fetched + other.pages_fetched,
+            bytes_fetched: self.bytes_fetched + other.bytes_fetched,
+            intervals: self.intervals + other.intervals,
+            notices: self.notices + other.notices,
+            home_moves: self.home_moves + other.home_moves,
         }
     }
 }

@@ -3,14 +3,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::allocation::{self, Allocation};
-use crate::coherence::Coherence;
+use crate::allocation::{self, AllocOptions, Allocation};
+use crate::coherence::{Coherence, Release};
 use crate::context::{Context, Wait};
-use crate::sequential::SequentialConsistency;
+use crate::protocols::Protocols;
 use crate::synchronisation::{Barriers, Locks, WaitedBarrier};
 use crate::{
-    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES, Message, Minipage,
-    PeerError, Progress, Protection, Rank, Thread, Violation,
+    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message,
+    Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
 };
 
 /// The shared-memory protocol of one rank.
@@ -18,11 +18,12 @@ use crate::{
 /// Its methods are of four kinds:
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
-///   [`manager`](Self::manager), [`lock_successor`](Self::lock_successor);
+///   [`manager`](Self::manager), [`home`](Self::home), [`lock_successor`](Self::lock_successor);
 /// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`alloc`](Self::alloc), [`lock`](Self::lock),
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
-/// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`release_holds`](Self::release_holds);
+/// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
+///   [`release_holds`](Self::release_holds);
 /// * **outputs**: [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
 ///
 /// After every input, call `poll_action` until it returns nothing, and carry out each action before the next, also before a thread whose
@@ -35,7 +36,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Dsm {
     context: Context,
-    coherence: SequentialConsistency,
+    coherence: Protocols,
     locks: Locks,
     barriers: Barriers,
     allocation: Allocation,
@@ -51,7 +52,7 @@ impl Dsm {
         let too_large = ConfigError::TooLarge { pages: config.pages, views: config.views };
         Ok(Dsm {
             context: Context::new(config),
-            coherence: SequentialConsistency::new(&config)?,
+            coherence: Protocols::new(&config)?,
             locks: Locks::new(&config),
             barriers: Barriers::new(&config).ok_or(too_large)?,
             allocation: Allocation::new(&config),
@@ -72,12 +73,27 @@ impl Dsm {
     /// The minipage that covers a page of a view, as far as this rank knows, and the application's access to it here. Pages are those of
     /// the segment; a small minipage's neighbours are in other views.
     pub fn minipage_at(&self, view: u16, page: u64) -> Option<(Minipage, Protection)> {
-        self.coherence.minipage_at(view, page)
+        match &self.coherence.lazy {
+            Some(lazy) if view == 0 => lazy.minipage_at(page),
+            _ => self.coherence.sequential.minipage_at(view, page),
+        }
+    }
+
+    /// The home of a page under [`Protocol::Hlrc`](crate::Protocol::Hlrc), as far as this rank knows.
+    #[must_use]
+    pub fn home(&self, page: u64) -> Option<Rank> {
+        self.coherence.lazy.as_ref()?.home(page)
+    }
+
+    /// How often the log of write notices was full, and this rank forgot which pages were written ([`Config::notices`]).
+    #[must_use]
+    pub fn condensed_notices(&self) -> u64 {
+        self.coherence.lazy.as_ref().map_or(0, |lazy| lazy.condensed())
     }
 
     /// The rank that manages the minipages starting on that page; `None` outside the segment.
     pub fn manager(&self, page: u64) -> Option<Rank> {
-        self.coherence.manager(page)
+        self.coherence.sequential.manager(page)
     }
 
     /// Begins to serve a page fault of a thread, at time `now_ns` of this rank's monotonic clock. `page` counts from the start of the
@@ -93,14 +109,18 @@ impl Dsm {
     ) -> Result<Progress, Error> {
         self.release_holds(now_ns);
         self.begin(thread)?;
-        self.coherence.handle_fault(&mut self.context, thread, view, page, access)
+        match self.coherence.lazy_at(view) {
+            Some(lazy) => lazy.handle_fault(&mut self.context, thread, page, access),
+            None => self.coherence.sequential.handle_fault(&mut self.context, thread, view, page, access),
+        }
     }
 
     /// Requests a minipage before `thread` accesses it, at time `now_ns`. The thread continues, and nobody is resumed when the minipage
     /// arrives. A thread that faults there meanwhile waits for this request.
     ///
     /// Requests nothing if the access is allowed already, or if the minipage is under way. Nothing arrives if nothing is allocated there.
-    /// False, without a request, if [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are outstanding.
+    /// False, without a request, if [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are outstanding. Under
+    /// [`Protocol::Hlrc`](crate::Protocol::Hlrc) it fetches a page that is out of date and not written here.
     pub fn prefetch(
         &mut self,
         now_ns: u64,
@@ -111,7 +131,10 @@ impl Dsm {
     ) -> Result<bool, Error> {
         self.release_holds(now_ns);
         self.begin(thread)?;
-        self.coherence.prefetch(&mut self.context, view, page, access)
+        match self.coherence.lazy_at(view) {
+            Some(lazy) => lazy.prefetch(&mut self.context, page),
+            None => self.coherence.sequential.prefetch(&mut self.context, view, page, access),
+        }
     }
 
     /// Begins to allocate a minipage of `bytes` bytes, zero and writable in this rank. A resume always follows, with
@@ -119,8 +142,16 @@ impl Dsm {
     ///
     /// A minipage of 64 bytes to a page is aligned to 64 bytes, a shorter one to 16, a longer one to a page.
     pub fn alloc(&mut self, thread: Thread, bytes: u64) -> Result<(), Error> {
+        self.alloc_with(thread, bytes, AllocOptions::default())
+    }
+
+    /// As [`alloc`](Self::alloc), with options.
+    ///
+    /// An allocation may be sequentially consistent beside lazy ones. Accesses to it do not synchronise these: a flag in the one does not
+    /// publish data in the other.
+    pub fn alloc_with(&mut self, thread: Thread, bytes: u64, options: AllocOptions) -> Result<(), Error> {
         self.begin(thread)?;
-        self.allocation.alloc(&mut self.context, &mut self.coherence, thread, bytes)
+        self.allocation.alloc(&mut self.context, &mut self.coherence, thread, bytes, options)
     }
 
     /// Locks. `Done`: the thread has the lock (the token was here and idle). `Pending`: a resume with
@@ -176,14 +207,26 @@ impl Dsm {
 
     /// The next action; `None` if none is left. Carry them out strictly in order.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.context.poll_action()
+        loop {
+            let Some(lazy) = &mut self.coherence.lazy else {
+                return self.context.poll_action();
+            };
+            if let Some(action) = lazy.poll_action(&mut self.context) {
+                return Some(action);
+            }
+            // What was released is in place: who waits for it may have it.
+            match lazy.poll_release()? {
+                Release::Token { lock, to } => self.locks.send_token(&mut self.context, lock, to),
+                Release::Arrival { barrier } => self.barriers.report(&mut self.context, &mut self.coherence, barrier),
+            }
+        }
     }
 
     /// Whether an action waits.
     #[must_use]
     #[inline]
     pub fn has_actions(&self) -> bool {
-        self.context.has_actions()
+        self.context.has_actions() || self.coherence.lazy.as_ref().is_some_and(|lazy| lazy.has_work())
     }
 
     /// Whether [`handle_message`](Self::handle_message) needs the time for the message in these bytes. If not, any past time will do, and
@@ -191,7 +234,7 @@ impl Dsm {
     #[must_use]
     #[inline]
     pub fn needs_time(&self, bytes: &[u8]) -> bool {
-        self.coherence.holds_any() || !Message::synchronises(bytes)
+        self.coherence.sequential.holds_any() || !Message::synchronises(bytes)
     }
 
     /// Encodes a message that `poll_action` returned for rank `to`, with its payload. Call it once for each message, in the order in which
@@ -200,9 +243,8 @@ impl Dsm {
     pub fn encode(&mut self, to: Rank, message: &Message) -> &[u8] {
         let mut length = message.encode(&mut self.bytes);
         if message.carries_payload() {
-            let payload = self.coherence.payload(to);
-            self.bytes[length..][..payload.len()].copy_from_slice(payload);
-            length += payload.len();
+            let payload = &mut self.bytes[length..][..MAX_PAYLOAD_BYTES];
+            length += self.coherence.payload(to, message, payload);
         }
         &self.bytes[..length]
     }
@@ -221,6 +263,13 @@ impl Dsm {
         self.dispatch(from, message, payload).map_err(|violation| PeerError { from, violation })
     }
 
+    /// Takes note that the bytes of an [`Action::Fetch`] are in place.
+    pub fn handle_fetched(&mut self, page: u64) {
+        if let Some(lazy) = &mut self.coherence.lazy {
+            lazy.handle_fetched(&mut self.context, page);
+        }
+    }
+
     fn dispatch(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
         let Dsm { context, coherence, locks, barriers, allocation, .. } = self;
         if from >= context.ranks() || from == context.rank() {
@@ -231,7 +280,10 @@ impl Dsm {
         }
         match message {
             Message::Register { minipage, thread } => {
-                allocation::handle_register(context, coherence, from, minipage, thread)
+                allocation::handle_register(context, coherence, from, minipage, thread, None)
+            }
+            Message::RegisterAt { minipage, thread, home } => {
+                allocation::handle_register(context, coherence, from, minipage, thread, Some(home))
             }
             Message::Registered { thread } => allocation::handle_registered(context, thread),
             Message::ChunkRequest { thread, need_pages, want_pages } => {
@@ -243,33 +295,39 @@ impl Dsm {
             Message::ChunkRefuse { thread, left_pages } => {
                 allocation.handle_chunk_refuse(context, coherence, from, thread, left_pages)
             }
-            Message::LockRequest { lock } => locks.handle_request(context, coherence, from, lock),
-            Message::LockForward { lock, successor } => locks.handle_forward(context, coherence, from, lock, successor),
+            Message::LockRequest { lock } => locks.handle_request(context, coherence, from, lock, payload),
+            Message::LockForward { lock, successor } => {
+                locks.handle_forward(context, coherence, from, lock, successor, payload)
+            }
             Message::LockToken { lock } => locks.handle_token(context, coherence, from, lock, payload),
             Message::BarrierArrive { round } => barriers.handle_arrival(context, coherence, from, round, payload),
             Message::BarrierRelease { round } => barriers.handle_release(context, coherence, from, round, payload),
-            _ => coherence.handle_message(context, from, message),
+            message if message.is_lazy() => match &mut coherence.lazy {
+                Some(lazy) => lazy.handle_message(context, from, message, payload),
+                None => Err(Violation::Unasked),
+            },
+            _ => coherence.sequential.handle_message(context, from, message),
         }
     }
 
     /// Time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a minipage that a thread of this one
     /// was just granted; on the clock of `handle_message`.
     pub fn poll_hold(&self) -> Option<u64> {
-        self.coherence.poll_hold()
+        self.coherence.sequential.poll_hold()
     }
 
     /// Ends the holds on what was granted more than [`Config::hold_ns`] ago, and serves the requests that waited for it. `handle_message`
     /// and `handle_fault` do the same for the time they are given.
     pub fn release_holds(&mut self, now_ns: u64) {
-        self.coherence.release_holds(&mut self.context, now_ns);
+        self.coherence.sequential.release_holds(&mut self.context, now_ns);
     }
 
     /// Begins an operation of a thread: checks that it exists and is idle, and ends its hold, since it has finished the access for which
     /// it was granted a minipage.
     fn begin(&mut self, thread: Thread) -> Result<(), Error> {
         self.context.begin(thread)?;
-        if self.coherence.holds_any() {
-            self.coherence.end_hold(&mut self.context, thread);
+        if self.coherence.sequential.holds_any() {
+            self.coherence.sequential.end_hold(&mut self.context, thread);
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The encoding of messages.
 //!
 //! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
-//! byte of 0 or 1. The fields of a lock's token, an arrival at a barrier and a release from one are followed by the *payload*:
-//! what the coherence protocol tells the receiver.
+//! byte of 0 or 1. The fields of messages of locks and barriers may be followed by the *payload*: what the coherence protocol tells
+//! the receiver.
 //!
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
 //! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
@@ -79,17 +79,48 @@ layouts! {
     15 LockToken { lock }
     16 BarrierArrive { round }
     17 BarrierRelease { round }
+    18 Notices { }
+    19 RegisterAt { thread home minipage }
+    20 HomeRequest { page }
+    21 Home { page home }
+    22 HomeRefuse { page }
+    23 Diff { page }
+    24 Fence { number }
+    25 FenceAck { number }
+    26 HomeMove { page to }
+    27 HomeClose { page }
+    28 HomeClosed { page }
+    29 HomeTake { page from }
+    30 HomeTaken { page }
 }
 
 impl Message {
-    /// Whether these bytes are a message of locks or barriers.
+    /// Whether these bytes are a message of locks, barriers or lazy consistency, which no hold delays.
     #[inline]
     pub(crate) fn synchronises(bytes: &[u8]) -> bool {
-        matches!(bytes.first(), Some(13..=17))
+        matches!(bytes.first(), Some(13..=30))
     }
 
     /// Whether a payload may follow the fields.
     pub(crate) fn carries_payload(&self) -> bool {
+        matches!(
+            self,
+            Message::LockRequest { .. }
+                | Message::LockForward { .. }
+                | Message::LockToken { .. }
+                | Message::BarrierArrive { .. }
+                | Message::BarrierRelease { .. }
+                | Message::Notices
+        )
+    }
+
+    /// Whether it is of lazy consistency.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.kind() >= Message::Notices.kind()
+    }
+
+    /// Whether its receiver acquires what its sender has released.
+    pub(crate) fn releases(&self) -> bool {
         matches!(self, Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. })
     }
 
@@ -214,7 +245,7 @@ mod tests {
     /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
         let bytes = proptest::array::uniform32(any::<u8>());
-        (1u8..=17, bytes).prop_map(|(kind, mut bytes)| {
+        (1u8..=30, bytes).prop_map(|(kind, mut bytes)| {
             if matches!(kind, 1 | 3 | 4) {
                 bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
             }
@@ -248,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..20) {
+        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..33) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind;

@@ -1,6 +1,6 @@
 //! Errors: misuse by this rank's program, and protocol violations by a peer.
 
-use crate::{Barrier, Lock, Rank, Thread};
+use crate::{Barrier, Lock, Protocol, Rank, Thread};
 use thiserror::Error;
 
 /// Why an operation failed. Nothing has changed.
@@ -80,6 +80,17 @@ pub enum Error {
         /// Threads of a rank.
         threads: u16,
     },
+    /// An allocation asks for a protocol that this job does not run, or for which it has no view.
+    #[error(
+        "the job keeps its memory coherent by {protocol} in {views} views: an hlrc job of at least 2 views takes allocations of either \
+         protocol, a minipages job none of hlrc, and only hlrc has homes"
+    )]
+    OtherProtocol {
+        /// The job's protocol.
+        protocol: Protocol,
+        /// Views of the job.
+        views: u16,
+    },
     /// A rank number outside the job.
     #[error("rank {rank} is outside the job of {ranks} ranks")]
     UnknownRank {
@@ -128,6 +139,12 @@ pub enum Violation {
     /// It belongs to another round of the barrier.
     #[error("it belongs to another round of the barrier")]
     Epoch,
+    /// It names an interval that its writer has not published, or a time before one that it named earlier.
+    #[error("its vector time runs backwards, or ahead of this rank's own")]
+    Time,
+    /// It is for a page's home, and this rank is not that home, or the sender is not.
+    #[error("it was sent to or by a rank that is not the home of the page that it names")]
+    NotHome,
     /// Its payload is unknown to the coherence protocol.
     #[error("it carries bytes that this rank's protocol does not know")]
     Payload,

@@ -1,4 +1,4 @@
-//! The shared memory of Millipage: the protocol of one rank, without a machine.
+//! A shared memory: the protocol of one rank, without a machine. It is coherent by minipages (Millipage) or lazily (HLRC).
 //!
 //! [`Dsm`] decides which rank may read or write which *minipage* (one allocation, accessed through a *view* of its own so that its
 //! neighbours on the same physical page have separate rights; Millipage §2.1), and keeps the job's locks, barriers and allocator. It reads
@@ -19,6 +19,8 @@
 //!                     ranks[usize::from(to)].handle_message(0, at as u16, message, &[]).unwrap();
 //!                 }
 //!                 Action::Protect { .. } => {}
+//!                 // Lazy consistency asks for copies, diffs and fetches of pages.
+//!                 Action::Twin { .. } | Action::SendDiff { .. } | Action::Fetch { .. } | Action::Merge { .. } => {}
 //!                 Action::Resume { outcome, .. } => last = Some(outcome),
 //!             }
 //!         }
@@ -53,6 +55,28 @@
 //! | lock passed on by its holder | 1 |
 //! | barrier, for each rank but the manager | 2 |
 //!
+//! # Lazy release consistency
+//!
+//! Under [`Protocol::Hlrc`] the unit is a page, and what a rank writes is seen by those that synchronise with it afterwards by locks and
+//! barriers (home-based lazy release consistency: Zhou, Iftode, Li 1996; the private module `lazy` says why a fetch reads nothing too
+//! old). Programs without data races see what they would under sequential consistency. All allocations lie in view 0, and small ones
+//! share pages. An allocation may be sequentially consistent beside them ([`AllocOptions`]). Costs, until the thread continues, in messages
+//! and reads of another rank's memory one after the other (in total):
+//!
+//! | | messages | reads |
+//! |---|---|---|
+//! | first fault of a rank on a page that it does not manage | 2 (2), to learn the home | 0 at the home, else 1 |
+//! | read or write fault on a page that is out of date | 0 | 1 |
+//! | write fault on a valid page: a twin, or nothing at the home | 0 | 0 |
+//! | lock where it was last used, or passed on between threads of a rank | 0 | |
+//! | lock held by nobody, its last rank wrote nothing since it released | 2 or 3 | |
+//! | … and wrote *p* pages of *h* other homes | 2 or 3, and 2 for the homes (3 + *p* + 2*h*) | |
+//! | unlock | 0 | |
+//! | barrier, for each rank but the manager, which wrote *p* pages of *h* other homes | 4 (2 + *p* + 2*h*); 2 if *p* = 0 | |
+//!
+//! A token or barrier message carries 64 write notices, each of up to 65,535 consecutive pages; more go in messages ahead of it. A home
+//! that moves takes 2 messages for each rank that uses the page, 2 more, and a read.
+//!
 //! After [`Dsm::new`], faults, locks and barriers allocate no memory, so all of it may run in a signal handler.
 //!
 //! Threads of a rank that want the same minipage share one request. A rank that dies takes what it owned with it; every operation of the
@@ -73,20 +97,26 @@ mod counters;
 mod dsm;
 mod encoding;
 mod error;
+mod lazy;
 mod message;
+mod protocol;
+mod protocols;
 mod ranks;
 mod sequential;
+mod spread;
 mod synchronisation;
 mod tables;
 
 pub use action::{Action, Outcome, Progress};
 pub use address::{Access, Address, Key, Minipage, PAGE_BYTES, Protection};
+pub use allocation::AllocOptions;
 pub use config::{Config, ConfigError, MAX_PAGES, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;
 pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, ParseError};
 pub use error::{Error, PeerError, Violation};
 pub use message::{Message, Round};
+pub use protocol::{Protocol, ProtocolMismatch, UnknownProtocol};
 pub use synchronisation::WaitedBarrier;
 
 /// The number of a process in its job, from 0.

@@ -76,9 +76,9 @@ pub enum Message {
         /// Number of pages left.
         left_pages: u32,
     },
-    /// Rank → lock manager: enqueue me.
+    /// Rank → lock manager: enqueue me. Carries a payload.
     LockRequest { lock: Lock },
-    /// Lock manager → last in the queue: pass the token to that rank.
+    /// Lock manager → last in the queue: pass the token to that rank. Carries a payload.
     LockForward {
         lock: Lock,
         /// Rank that follows the receiver in the queue.
@@ -90,6 +90,44 @@ pub enum Message {
     BarrierArrive { round: Round },
     /// Barrier manager → rank: everybody else has arrived. Carries a payload.
     BarrierRelease { round: Round },
+    /// Any rank → rank: write notices, ahead of a message whose payload does not hold them all. Carries a payload.
+    Notices,
+    /// Allocating rank → manager (or everybody, if longer than a page): new pages, whose home is that rank.
+    RegisterAt { minipage: Minipage, thread: Thread, home: Rank },
+    /// Rank → manager of a page: who is its home? The first to ask becomes it.
+    HomeRequest { page: u32 },
+    /// Manager → rank: the answer to `HomeRequest`.
+    Home {
+        page: u32,
+        /// Rank that keeps the page.
+        home: Rank,
+    },
+    /// Manager → rank: nothing is allocated there.
+    HomeRefuse { page: u32 },
+    /// Writer → home, behind the bytes that it has changed.
+    Diff { page: u32 },
+    /// Writer → home: acknowledge all diffs so far.
+    Fence { number: u32 },
+    /// The answer to `Fence`, with its number.
+    FenceAck { number: u32 },
+    /// Home → manager: let that rank be the home, which alone changes the page.
+    HomeMove {
+        page: u32,
+        /// The home to be.
+        to: Rank,
+    },
+    /// Manager → rank that knows the home: it moves; ask anew.
+    HomeClose { page: u32 },
+    /// The answer to `HomeClose`: nothing of mine is under way to the former home.
+    HomeClosed { page: u32 },
+    /// Manager → home to be: fetch the page from its former home.
+    HomeTake {
+        page: u32,
+        /// The former home.
+        from: Rank,
+    },
+    /// The answer to `HomeTake`: I am the home.
+    HomeTaken { page: u32 },
 }
 
 /// One passing of a barrier by all ranks, or one broadcast.

@@ -6,12 +6,43 @@ mod allocations;
 #[path = "protocol/net.rs"]
 mod net;
 
-use mapwire_dsm::{Access, Config, Counters};
+use mapwire_dsm::{Access, Config, Counters, Dsm, Protocol};
 use net::Net;
 
 #[test]
 fn faults_locks_and_barriers_allocate_nothing() {
     exercise(4, 50);
+}
+
+#[test]
+fn nor_does_lazy_consistency() {
+    let config = Config { protocol: Protocol::Hlrc, twins: 8, notices: 300, ..Config::new(0, 4, 3, 512, 8) };
+    let mut net = Net::new(Config { participants: 1, ..config });
+    let pages: Vec<_> = (0..40).map(|i| net.alloc(i % 4, if i % 5 == 0 { 9000 } else { 200 })).collect();
+    let before = allocations::calls();
+    for round in 0..40 {
+        for (at, &minipage) in pages.iter().enumerate() {
+            net.clear();
+            for rank in 0..4 {
+                for thread in 0..3 {
+                    let write = (at + usize::from(rank) + usize::from(thread)) % 3 == 0;
+                    let _ = net.start(rank, thread, minipage, if write { Access::Write } else { Access::Read });
+                }
+            }
+            net.settle();
+        }
+        for rank in 0..4 {
+            net.clear();
+            let _ = net.rank(rank).lock(1, round % 7).unwrap();
+            net.settle();
+            net.rank(rank).unlock(1, round % 7).unwrap();
+            net.rank(rank).barrier(0, round % 5).unwrap();
+        }
+        net.settle();
+    }
+    assert_eq!(allocations::calls() - before, 0);
+    let sum = net.ranks.iter().map(Dsm::counters).reduce(|a, b| a + b).unwrap();
+    assert!(sum.diffs > 40 && sum.pages_fetched > 40 && sum.intervals > 40 && sum.notices > 40, "{sum:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn drain(gms: &mut Gms) -> usize {
                 assert!(region.offset + region.bytes <= u64::from(FRAMES) * FRAME_BYTES);
                 message
             }
-            Action::Protect { .. } => panic!("it protects nothing"),
+            other => panic!("it asks for {other:?}"),
         };
         assert!(message.len() <= MAX_MESSAGE_BYTES && Message::parse(message).is_ok());
     }

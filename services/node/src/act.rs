@@ -1,7 +1,7 @@
 //! What only the machine can do.
 
 use mapwire_vmmc::RequestId;
-use mapwire_vmmc::service::{Access, Region};
+use mapwire_vmmc::service::{Access, Change, Region};
 use mapwire_wire::{Endpoint, ExportId, HandlerId};
 
 /// Something that only the machine can do. `to` and `from` are the other process, `handler` the service that asks, `tag` the number of the
@@ -27,6 +27,27 @@ pub enum Act {
         /// Where the first of them goes, in bytes from the start of the peer's memory.
         at: u64,
     },
+    /// Store those bytes of the region that differ from its copy, at that offset of the service's memory here, at their places in a peer's
+    /// memory: in place, as for `Store`, or by the NIC ([`store_changes_by_import`](crate::Node::store_changes_by_import)).
+    StoreChanges {
+        handler: HandlerId,
+        to: Endpoint,
+        region: Region,
+        /// Offset of the copy, in bytes from the start of the service's memory.
+        copy: u64,
+    },
+    /// Read a region of a peer's memory to that offset of the service's memory here: in place, where that is mapped, and then call
+    /// [`handle_fetched`](crate::Node::handle_fetched); else by the NIC ([`fetch_by_import`](crate::Node::fetch_by_import)). Until one of
+    /// them is called nothing else of the process's services is asked.
+    Fetch {
+        handler: HandlerId,
+        from: Endpoint,
+        region: Region,
+        /// Where the first byte goes, in bytes from the start of the service's memory.
+        at: u64,
+    },
+    /// Change the process's own memory.
+    Change { handler: HandlerId, change: Change },
     /// A service must [meet](mapwire_vmmc::service::Service::poll_meeting) another process before it goes on.
     Meet { handler: HandlerId, to: Endpoint },
     /// Give the program this access to the region's pages.

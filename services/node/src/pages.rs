@@ -98,6 +98,12 @@ impl Pages {
         }
     }
 
+    /// One more transfer uses pages that are held.
+    pub(crate) fn hold_again(&mut self, range: PageRange) {
+        let held = self.host.hold(range);
+        debug_assert!(held.is_ok(), "{held:?}");
+    }
+
     /// A transfer that held the pages under no word of the program's is over.
     pub(crate) fn release_range(&mut self, range: PageRange) {
         let released = self.host.release(range);

@@ -6,8 +6,10 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use mapwire_dsm::{Action as DsmAction, Dsm, Message, Minipage, Outcome, PeerError, Protection, Rank};
-use mapwire_vmmc::service::{Access, Action, Broken, Figures, Region, Service};
+use mapwire_dsm::{
+    Action as DsmAction, Dsm, Message, Minipage, Outcome, PAGE_BYTES, PeerError, Protection, Protocol, Rank,
+};
+use mapwire_vmmc::service::{Access, Action, Broken, Change, Figures, Region, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
 /// Why a shared memory is at its end. Every operation gets it from then on.
@@ -32,6 +34,31 @@ enum Met {
     Yes,
 }
 
+/// Something that involves another rank.
+#[derive(Clone, Copy, Debug)]
+struct Remote {
+    rank: Rank,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Send(Message),
+    /// A minipage, and the message behind it.
+    Store(Region, Message),
+    /// What differs between a page and its twin, and the message behind it.
+    StoreChanges {
+        page: u32,
+        twin: u32,
+        message: Message,
+    },
+    /// A page, here or to a twin.
+    Fetch {
+        page: u32,
+        into: Option<u32>,
+    },
+}
+
 /// The shared memory of a process.
 #[derive(Debug)]
 pub struct SharedMemory {
@@ -42,8 +69,8 @@ pub struct SharedMemory {
     heard: Box<[bool]>,
     /// How far this rank has met each of the others.
     met: Box<[Met]>,
-    /// A message for a rank that has not been met: all that follows waits behind it.
-    held: Option<(Rank, Option<Region>, Message)>,
+    /// What concerns a rank that has not been met: all that follows waits behind it.
+    held: Option<Remote>,
     /// How the operation of each thread ended.
     outcomes: Box<[Option<Outcome>]>,
     end: Option<SharedEnd>,
@@ -135,6 +162,21 @@ impl SharedMemory {
     }
 }
 
+fn page_offset(page: u32) -> u64 {
+    u64::from(page) * PAGE_BYTES
+}
+
+fn page_region(page: u32) -> Region {
+    Region { view: 0, offset: page_offset(page), bytes: PAGE_BYTES }
+}
+
+impl SharedMemory {
+    /// Where a twin lies: behind the pages that all share.
+    fn twin_offset(&self, twin: u32) -> u64 {
+        page_offset(self.dsm.config().pages) + page_offset(twin)
+    }
+}
+
 #[inline]
 fn region(minipage: &Minipage) -> Region {
     Region { view: minipage.view, offset: minipage.offset_bytes, bytes: minipage.length_bytes }
@@ -168,6 +210,15 @@ impl Service for SharedMemory {
         self.end_by(SharedEnd::Lost(to.node));
     }
 
+    fn handle_fetched(&mut self, offset: u64) {
+        self.dsm.handle_fetched(offset / PAGE_BYTES);
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        let config = self.dsm.config();
+        if config.protocol == Protocol::Hlrc { page_offset(config.twins) } else { 0 }
+    }
+
     fn handle_time(&mut self, now_ns: u64) {
         self.dsm.release_holds(now_ns);
     }
@@ -179,8 +230,22 @@ impl Service for SharedMemory {
                 break held;
             }
             match self.dsm.poll_action()? {
-                DsmAction::Send { to, message } => break (to, None, message),
-                DsmAction::SendMinipage { to, minipage, message } => break (to, Some(region(&minipage)), message),
+                DsmAction::Send { to, message } => break Remote { rank: to, what: What::Send(message) },
+                DsmAction::SendMinipage { to, minipage, message } => {
+                    break Remote { rank: to, what: What::Store(region(&minipage), message) };
+                }
+                DsmAction::SendDiff { to, page, twin, message } => {
+                    break Remote { rank: to, what: What::StoreChanges { page, twin, message } };
+                }
+                DsmAction::Fetch { from, page, into } => break Remote { rank: from, what: What::Fetch { page, into } },
+                DsmAction::Twin { page, twin } => {
+                    let (from, to) = (page_offset(page), self.twin_offset(twin));
+                    return Some(Action::Change(Change::Copy { from, to }));
+                }
+                DsmAction::Merge { page, twin, fetched } => {
+                    let (copy, fetched) = (self.twin_offset(twin), self.twin_offset(fetched));
+                    return Some(Action::Change(Change::Merge { page: page_offset(page), copy, fetched }));
+                }
                 DsmAction::Protect { minipage, protection } => {
                     return Some(Action::Protect {
                         region: region(&minipage),
@@ -199,16 +264,26 @@ impl Service for SharedMemory {
                 }
             }
         };
-        let (to, region, message) = next;
-        if self.met.get(usize::from(to)) != Some(&Met::Yes) {
+        let Remote { rank, what } = next;
+        if self.met.get(usize::from(rank)) != Some(&Met::Yes) {
             self.held = Some(next);
             return None;
         }
-        let receiver = self.endpoint(to);
-        let message = self.dsm.encode(to, &message);
-        Some(match region {
-            None => Action::Send { to: receiver, message },
-            Some(region) => Action::Store { to: receiver, region, at: region.offset, message },
+        let to = self.endpoint(rank);
+        Some(match what {
+            What::Send(message) => Action::Send { to, message: self.dsm.encode(rank, &message) },
+            What::Store(region, message) => {
+                Action::Store { to, region, at: region.offset, message: self.dsm.encode(rank, &message) }
+            }
+            What::StoreChanges { page, twin, message } => {
+                let copy = self.twin_offset(twin);
+                let message = self.dsm.encode(rank, &message);
+                Action::StoreChanges { to, region: page_region(page), copy, message }
+            }
+            What::Fetch { page, into } => {
+                let here = into.map_or(page_offset(page), |twin| self.twin_offset(twin));
+                Action::Fetch { from: to, region: page_region(page), to: here }
+            }
         })
     }
 
@@ -217,13 +292,13 @@ impl Service for SharedMemory {
         match &self.held {
             None => self.dsm.has_actions(),
             // All waits for the machine.
-            Some((to, ..)) => self.met.get(usize::from(*to)) != Some(&Met::Asked),
+            Some(held) => self.met.get(usize::from(held.rank)) != Some(&Met::Asked),
         }
     }
 
     #[inline]
     fn poll_meeting(&mut self) -> Option<Endpoint> {
-        let (to, ..) = self.held?;
+        let to = self.held?.rank;
         let met = self.met.get_mut(usize::from(to))?;
         let is_new = core::mem::replace(met, Met::Asked) == Met::No;
         is_new.then(|| self.endpoint(to))

@@ -54,12 +54,58 @@ pub enum Action<'a> {
         /// Message that follows the bytes.
         message: &'a [u8],
     },
+    /// Store those bytes of the region that differ from a copy of it into their places in the receiver's memory, and no others; then send
+    /// the message. The comparison is made at once. The bytes may be read until the receiver has answered the message: the service lets
+    /// nobody change them.
+    StoreChanges {
+        /// Receiver.
+        to: Endpoint,
+        /// Bytes of this process to store; a page.
+        region: Region,
+        /// Offset of the copy in this process's memory, among the service's [spare pages](Service::spare_bytes).
+        copy: u64,
+        /// Message that follows the bytes.
+        message: &'a [u8],
+    },
+    /// Read the region from another process's memory, without help of its service, to this offset in this process's memory; then call
+    /// [`Service::handle_fetched`] with the region's.
+    Fetch {
+        /// Process whose memory is read.
+        from: Endpoint,
+        region: Region,
+        /// Offset of the first byte here.
+        to: u64,
+    },
+    /// Copy or merge bytes of this process's memory.
+    Change(Change),
     /// Set the program's access to all whole pages that overlap the region, in its view.
     Protect {
         /// Region whose pages are meant.
         region: Region,
         /// Access from now on.
         access: Access,
+    },
+}
+
+/// A change of the process's own memory. Offsets are in the service's memory, of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Copy a page.
+    Copy {
+        /// Offset of the source.
+        from: u64,
+        /// Offset of the copy.
+        to: u64,
+    },
+    /// For each byte of the page: if it is as in the copy, take it from the page that was fetched; and in any case take the copy's from
+    /// there.
+    Merge {
+        /// Offset of the page.
+        page: u64,
+        /// Offset of its copy from before it was changed here.
+        copy: u64,
+        /// Offset of the same page as another process has it.
+        fetched: u64,
     },
 }
 
@@ -117,6 +163,15 @@ pub trait Service: Any + Debug + Send {
 
     /// A message that the service sent was lost: the receiver is gone, or thousands of packets wait for it.
     fn handle_lost(&mut self, to: Endpoint);
+
+    /// The bytes of an [`Action::Fetch`] of the region at this offset are there. If they never come, the service is told that what it
+    /// sent to that process is lost.
+    fn handle_fetched(&mut self, _offset: u64) {}
+
+    /// Bytes behind those that all processes share, which only this process uses.
+    fn spare_bytes(&self) -> u64 {
+        0
+    }
 
     /// Handles the time that [`poll_at`](Self::poll_at) returned.
     fn handle_time(&mut self, now_ns: u64);

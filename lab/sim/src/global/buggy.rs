@@ -72,7 +72,7 @@ impl Buggy {
                 let (to, store, message) = match action {
                     Action::Send { to, message } => (to, None, message),
                     Action::Store { to, region, at, message } => (to, Some((region, at)), message),
-                    Action::Protect { .. } => continue,
+                    _ => continue,
                 };
                 let mut message = message.to_vec();
                 let said = Message::parse(&message).ok();

@@ -79,7 +79,9 @@ impl Orders {
         match *action {
             Action::Send { to, message } => Some(self.make(from, to.node.0, message, 0)),
             Action::Store { to, region, message, .. } => Some(self.make(from, to.node.0, message, region.bytes)),
-            Action::Protect { .. } => None,
+            // These runs have no bytes that could differ: all may have.
+            Action::StoreChanges { to, region, message, .. } => Some(self.make(from, to.node.0, message, region.bytes)),
+            Action::Protect { .. } | Action::Fetch { .. } | Action::Change(_) => None,
         }
     }
 

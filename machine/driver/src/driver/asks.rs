@@ -63,7 +63,9 @@ impl<F: Fabric> Driver<F> {
                 self.local.memories.of_services().for_each(|(_, memory)| memory.handle_revoked(from.node, export));
             }
             Act::Meet { handler, to } => self.meet(handler, to.node),
-            Act::Store { .. } | Act::Protect { .. } => {}
+            // Lazy consistency, which no service of this computer runs: the service is told that its peer is lost.
+            Act::StoreChanges { .. } | Act::Fetch { .. } => self.local.node.handle_stored(PROCESS, false),
+            Act::Store { .. } | Act::Protect { .. } | Act::Change { .. } => {}
         }
     }
 }

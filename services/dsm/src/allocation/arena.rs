@@ -47,7 +47,16 @@ pub(super) struct Arena {
     runs: [Run; 2],
     /// The page that takes small allocations.
     packed: Packed,
-    views: u16,
+    packing: Packing,
+}
+
+/// How small allocations share a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Packing {
+    /// Each in a view of its own: from the first to before the end.
+    Views { first: u16, end: u16 },
+    /// All in view 0.
+    Page,
 }
 
 /// A page with room for more small allocations.
@@ -69,9 +78,9 @@ fn align(bytes: u64) -> u64 {
 }
 
 impl Arena {
-    pub(super) fn new(views: u16) -> Self {
+    pub(super) fn new(packing: Packing) -> Self {
         let full = Packed { page: 0, used_bytes: PAGE_BYTES, next_view: 0 };
-        Arena { runs: [Run::default(); 2], packed: full, views }
+        Arena { runs: [Run::default(); 2], packed: full, packing }
     }
 
     /// Adds pages. If they do not continue a run, they replace the shorter of the two runs.
@@ -92,37 +101,66 @@ impl Arena {
     /// Places an allocation of at least one byte; `None` if [`add`](Self::add) must first supply the pages given by [`pages_for`].
     pub(super) fn reserve(&mut self, bytes: u64) -> Option<Minipage> {
         if bytes < PAGE_BYTES
-            && let Some(minipage) = self.packed.reserve(bytes, self.views)
+            && let Some(minipage) = self.packed.reserve(bytes, self.packing)
         {
             return Some(minipage);
         }
         let need = pages_for(bytes);
         let run = self.runs.iter_mut().find(|run| run.pages >= need)?;
+        let first_view = self.packing.first();
         let page = run.first;
         run.first += need;
         run.pages -= need;
         let start = u64::from(page) * PAGE_BYTES;
-        let tail = Packed { page: page + need - 1, used_bytes: bytes - u64::from(need - 1) * PAGE_BYTES, next_view: 1 };
-        if tail.room(self.views) > self.packed.room(self.views) {
+        let tail = Packed {
+            page: page + need - 1,
+            used_bytes: bytes - u64::from(need - 1) * PAGE_BYTES,
+            next_view: self.packing.next(first_view),
+        };
+        if tail.room(self.packing) > self.packed.room(self.packing) {
             self.packed = tail;
         }
-        Some(Minipage { view: 0, offset_bytes: start, length_bytes: bytes })
+        Some(Minipage { view: first_view, offset_bytes: start, length_bytes: bytes })
+    }
+}
+
+impl Packing {
+    fn first(self) -> u16 {
+        match self {
+            Packing::Views { first, .. } => first,
+            Packing::Page => 0,
+        }
+    }
+
+    /// The view after that one.
+    fn next(self, view: u16) -> u16 {
+        match self {
+            Packing::Views { .. } => view + 1,
+            Packing::Page => 0,
+        }
+    }
+
+    fn has(self, view: u16) -> bool {
+        match self {
+            Packing::Views { end, .. } => view < end,
+            Packing::Page => true,
+        }
     }
 }
 
 impl Packed {
-    fn room(&self, views: u16) -> u64 {
-        if self.next_view < views { PAGE_BYTES - self.used_bytes } else { 0 }
+    fn room(&self, packing: Packing) -> u64 {
+        if packing.has(self.next_view) { PAGE_BYTES - self.used_bytes } else { 0 }
     }
 
-    fn reserve(&mut self, bytes: u64, views: u16) -> Option<Minipage> {
+    fn reserve(&mut self, bytes: u64, packing: Packing) -> Option<Minipage> {
         let at = self.used_bytes.next_multiple_of(align(bytes));
-        if self.next_view >= views || at + bytes > PAGE_BYTES {
+        if !packing.has(self.next_view) || at + bytes > PAGE_BYTES {
             return None;
         }
         let view = self.next_view;
         self.used_bytes = at + bytes;
-        self.next_view += 1;
+        self.next_view = packing.next(view);
         let offset_bytes = u64::from(self.page) * PAGE_BYTES + at;
         Some(Minipage { view, offset_bytes, length_bytes: bytes })
     }
@@ -135,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn arena(views: u16, pages: u32) -> Arena {
-        let mut arena = Arena::new(views);
+        let mut arena = Arena::new(Packing::Views { first: 0, end: views });
         arena.add(0, pages);
         arena
     }
@@ -194,7 +232,7 @@ mod tests {
             views in 1u16..6,
             sizes in proptest::collection::vec(prop_oneof![1u64..600, 1u64..20_000], 1..80),
         ) {
-            let mut arena = Arena::new(views);
+            let mut arena = Arena::new(Packing::Views { first: 0, end: views });
             let mut next = 0;
             let mut taken: Vec<Minipage> = Vec::new();
             for bytes in sizes {

@@ -2,15 +2,33 @@
 
 mod arena;
 
-use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
-use crate::{Address, Config, Error, Message, Minipage, Outcome, PAGE_BYTES, Rank, Thread, Violation};
-use arena::{Arena, ChunkPool, pages_for};
+use crate::protocols::Protocols;
+use crate::{Address, Config, Error, Message, Minipage, Outcome, PAGE_BYTES, Protocol, Rank, Thread, Violation};
+use arena::{Arena, ChunkPool, Packing, pages_for};
+
+/// What is special about an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AllocOptions {
+    /// Its protocol; the job's if none is named. An hlrc job of at least 2 views takes either.
+    pub protocol: Option<Protocol>,
+    /// Under [`Protocol::Hlrc`], the home of its pages, which are then its own. Otherwise the first rank to touch a page is its home.
+    pub home: Option<Rank>,
+}
+
+/// What a thread allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    bytes: u64,
+    protocol: Protocol,
+    home: Option<Rank>,
+}
 
 /// The allocator of one rank.
 #[derive(Debug)]
 pub(crate) struct Allocation {
-    arena: Arena,
+    /// Pages of the job's protocol, and of the other one.
+    arenas: [Arena; 2],
     /// At rank 0: pages that no rank has yet.
     chunks: ChunkPool,
     /// Thread whose request for pages is under way to rank 0.
@@ -20,7 +38,14 @@ pub(crate) struct Allocation {
 impl Allocation {
     pub(crate) fn new(config: &Config) -> Self {
         Allocation {
-            arena: Arena::new(config.views),
+            arenas: match config.protocol {
+                Protocol::Minipages => {
+                    [Arena::new(Packing::Views { first: 0, end: config.views }), Arena::new(Packing::Page)]
+                }
+                Protocol::Hlrc => {
+                    [Arena::new(Packing::Page), Arena::new(Packing::Views { first: 1, end: config.views })]
+                }
+            },
             chunks: ChunkPool::new(if config.rank == 0 { config.pages } else { 0 }),
             asker: None,
         }
@@ -30,24 +55,43 @@ impl Allocation {
     pub(crate) fn alloc(
         &mut self,
         context: &mut Context,
-        coherence: &mut impl Coherence,
+        coherence: &mut Protocols,
         thread: Thread,
         bytes: u64,
+        options: AllocOptions,
     ) -> Result<(), Error> {
+        let &Config { protocol: of_job, views, ranks, .. } = context.config();
+        let AllocOptions { protocol, home } = options;
+        let protocol = protocol.unwrap_or(of_job);
         if bytes == 0 {
             return Err(Error::ZeroBytes);
         }
-        context.set_wait(thread, Wait::Pages { bytes });
-        self.place(context, coherence, thread, bytes);
+        if let Some(rank) = home.filter(|&home| home >= ranks) {
+            return Err(Error::UnknownRank { rank, ranks });
+        }
+        let has_view = protocol == of_job || (of_job == Protocol::Hlrc && views > 1);
+        if !has_view || (home.is_some() && protocol != Protocol::Hlrc) {
+            return Err(Error::OtherProtocol { protocol: of_job, views });
+        }
+        // Pages with a home of their own are not shared with other allocations.
+        let bytes = if home.is_some() { bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes) } else { bytes };
+        let wanted = Wanted { bytes, protocol, home };
+        context.set_wait(thread, Wait::Pages(wanted));
+        self.place(context, coherence, thread, wanted);
         Ok(())
     }
 
+    fn arena(&mut self, context: &Context, protocol: Protocol) -> &mut Arena {
+        &mut self.arenas[usize::from(protocol != context.config().protocol)]
+    }
+
     /// Places an allocation, or requests pages for it unless another thread has.
-    fn place(&mut self, context: &mut Context, coherence: &mut impl Coherence, thread: Thread, bytes: u64) {
-        while let Some(minipage) = self.arena.reserve(bytes) {
+    fn place(&mut self, context: &mut Context, coherence: &mut Protocols, thread: Thread, wanted: Wanted) {
+        let Wanted { bytes, protocol, home } = wanted;
+        while let Some(minipage) = self.arena(context, protocol).reserve(bytes) {
             // If pages are taken, rank 0 gave them out twice; they are skipped.
             if coherence.is_free(&minipage) {
-                return make_known(context, coherence, thread, minipage);
+                return make_known(context, coherence, thread, minipage, home);
             }
         }
         if self.asker.is_none() {
@@ -64,35 +108,31 @@ impl Allocation {
     }
 
     /// Rank 0 has answered the request for pages, with a run or the number of pages left.
-    fn chunk_answered(
-        &mut self,
-        context: &mut Context,
-        coherence: &mut impl Coherence,
-        chunk: Result<(u32, u32), u32>,
-    ) {
+    fn chunk_answered(&mut self, context: &mut Context, coherence: &mut Protocols, chunk: Result<(u32, u32), u32>) {
         let Some(asker) = self.asker.take() else {
             return;
         };
-        let Some(Wait::Pages { bytes }) = context.wait(asker) else {
+        let Some(Wait::Pages(wanted)) = context.wait(asker) else {
             return;
         };
+        let arena = self.arena(context, wanted.protocol);
         match chunk {
             Ok((first, pages)) => {
-                self.arena.add(first, pages);
-                self.place(context, coherence, asker, bytes);
+                arena.add(first, pages);
+                self.place(context, coherence, asker, wanted);
             }
             Err(left_pages) => {
-                let left_bytes = u64::from(left_pages) * PAGE_BYTES + self.arena.left_bytes();
-                let error = Error::OutOfMemory { asked_bytes: bytes, left_bytes };
+                let left_bytes = u64::from(left_pages) * PAGE_BYTES + arena.left_bytes();
+                let error = Error::OutOfMemory { asked_bytes: wanted.bytes, left_bytes };
                 context.resume(asker, Outcome::Failed(error));
             }
         }
         for thread in 0..context.waits().len() {
-            if let Wait::Pages { bytes } = context.waits()[thread] {
+            if let Wait::Pages(wanted) = context.waits()[thread] {
                 if self.asker.is_some() {
                     return;
                 }
-                self.place(context, coherence, thread as Thread, bytes);
+                self.place(context, coherence, thread as Thread, wanted);
             }
         }
     }
@@ -122,7 +162,7 @@ impl Allocation {
     pub(crate) fn handle_chunk_grant(
         &mut self,
         context: &mut Context,
-        coherence: &mut impl Coherence,
+        coherence: &mut Protocols,
         from: Rank,
         thread: Thread,
         first_page: u32,
@@ -140,7 +180,7 @@ impl Allocation {
     pub(crate) fn handle_chunk_refuse(
         &mut self,
         context: &mut Context,
-        coherence: &mut impl Coherence,
+        coherence: &mut Protocols,
         from: Rank,
         thread: Thread,
         left_pages: u32,
@@ -159,7 +199,7 @@ impl Allocation {
             return Err(Violation::NotManager);
         }
         match context.wait(thread) {
-            Some(Wait::Pages { bytes }) if self.asker == Some(thread) => Ok(pages_for(bytes)),
+            Some(Wait::Pages(wanted)) if self.asker == Some(thread) => Ok(pages_for(wanted.bytes)),
             Some(_) => Err(Violation::Unasked),
             None => Err(Violation::OutOfRange),
         }
@@ -167,15 +207,27 @@ impl Allocation {
 }
 
 /// Enters a minipage here, and tells the ranks that must know of it.
-fn make_known(context: &mut Context, coherence: &mut impl Coherence, thread: Thread, minipage: Minipage) {
-    coherence.create(context, minipage);
+fn make_known(
+    context: &mut Context,
+    coherence: &mut Protocols,
+    thread: Thread,
+    minipage: Minipage,
+    home: Option<Rank>,
+) {
+    coherence.create(context, minipage, home);
     let counters = context.counters_mut();
     counters.allocations += 1;
     counters.allocated_bytes += minipage.length_bytes;
     let mut left = 0;
     for to in 0..context.ranks() {
-        if to != context.rank() && coherence.must_know(&minipage, to) {
-            context.send(to, Message::Register { minipage, thread });
+        if to != context.rank() && coherence.must_know(&minipage, home, to) {
+            context.send(
+                to,
+                match home {
+                    None => Message::Register { minipage, thread },
+                    Some(home) => Message::RegisterAt { minipage, thread, home },
+                },
+            );
             left += 1;
         }
     }
@@ -193,16 +245,20 @@ fn wait_for_registration(context: &mut Context, thread: Thread, left: u16, addre
 
 pub(crate) fn handle_register(
     context: &mut Context,
-    coherence: &mut impl Coherence,
+    coherence: &mut Protocols,
     from: Rank,
     minipage: Minipage,
     thread: Thread,
+    home: Option<Rank>,
 ) -> Result<(), Violation> {
     let config = context.config();
-    if !minipage.is_well_formed(config.pages, config.views) || thread >= config.threads {
+    if !minipage.is_well_formed(config.pages, config.views)
+        || thread >= config.threads
+        || home.is_some_and(|home| home >= config.ranks)
+    {
         return Err(Violation::OutOfRange);
     }
-    coherence.enter(from, minipage)?;
+    coherence.enter(from, minipage, home)?;
     context.send(from, Message::Registered { thread });
     Ok(())
 }

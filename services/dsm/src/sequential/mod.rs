@@ -11,19 +11,17 @@ mod holds;
 mod manager;
 mod map;
 mod requests;
-mod spread;
 
 use crate::address::Key;
-use crate::coherence::Coherence;
 use crate::config::{Config, ConfigError};
 use crate::context::Context;
 use crate::ranks::RankSets;
+use crate::spread::Spread;
 use crate::{Access, Message, Minipage, Protection, Rank, Thread, Violation};
 use alloc::vec;
 use alloc::vec::Vec;
 use directory::{Directory, Entry, Waiting};
 use map::Map;
-use spread::Spread;
 
 /// The protocol of one rank.
 #[derive(Debug)]
@@ -218,12 +216,15 @@ impl SequentialConsistency {
     }
 }
 
-impl Coherence for SequentialConsistency {
-    fn is_free(&self, minipage: &Minipage) -> bool {
+/// What allocation asks of it.
+impl SequentialConsistency {
+    /// Whether no known minipage of the same view overlaps the pages of `minipage`, which must be well-formed.
+    pub(crate) fn is_free(&self, minipage: &Minipage) -> bool {
         self.map.is_free(minipage)
     }
 
-    fn create(&mut self, context: &mut Context, minipage: Minipage) {
+    /// Enters a new minipage of this rank, whose pages must be free here: all zero, and writable at once.
+    pub(crate) fn create(&mut self, context: &mut Context, minipage: Minipage) {
         self.map.insert(&minipage, Protection::Write);
         context.protect(minipage, Protection::Write);
         if let Some(entry) = self.managed(minipage.key()) {
@@ -232,11 +233,12 @@ impl Coherence for SequentialConsistency {
     }
 
     /// Its manager, or everybody if it is longer than a page: a rank that faults in the middle of it must know where it begins.
-    fn must_know(&self, minipage: &Minipage, rank: Rank) -> bool {
+    pub(crate) fn must_know(&self, minipage: &Minipage, rank: Rank) -> bool {
         minipage.pages() > 1 || rank == self.spread.manager(minipage.key().page)
     }
 
-    fn enter(&mut self, from: Rank, minipage: Minipage) -> Result<(), Violation> {
+    /// Enters a new, well-formed minipage of another rank, which this rank must know.
+    pub(crate) fn enter(&mut self, from: Rank, minipage: Minipage) -> Result<(), Violation> {
         if !self.must_know(&minipage, self.rank) {
             return Err(Violation::NotManager);
         }
@@ -248,16 +250,5 @@ impl Coherence for SequentialConsistency {
             self.directory.register(entry, from);
         }
         Ok(())
-    }
-
-    /// Every write is visible before the thread that wrote continues.
-    fn release(&mut self, _: &mut Context, _: Rank) {}
-
-    fn payload(&mut self, _: Rank) -> &[u8] {
-        &[]
-    }
-
-    fn acquire(&mut self, _: &mut Context, _: Rank, payload: &[u8]) -> Result<(), Violation> {
-        if payload.is_empty() { Ok(()) } else { Err(Violation::Payload) }
     }
 }

@@ -5,7 +5,7 @@
 //! after one message each way instead of one after the other. Rounds are numbered, so a barrier is reusable at once. The broadcast is one
 //! more barrier, after the last.
 
-use crate::coherence::Coherence;
+use crate::coherence::{Coherence, Release};
 use crate::context::{Context, Wait};
 use crate::ranks::RankSets;
 use crate::synchronisation::WaitedBarrier;
@@ -31,8 +31,10 @@ struct Slot {
     epoch: u32,
     /// Threads of this rank that have arrived in this round.
     arrived: u16,
-    /// Root and value that this rank named, if it has reported its arrival to the manager.
+    /// Root and value that this rank named, if all its participants have arrived.
     told: Option<(Rank, u64)>,
+    /// It has reported that to the manager.
+    is_reported: bool,
     /// Root and value of a release that came before this rank arrived: everybody else has arrived.
     early: Option<(Rank, u64)>,
 }
@@ -147,17 +149,27 @@ impl Barriers {
     ) {
         let slot = &mut self.slots[barrier as usize];
         slot.told = Some((root, value));
+        if coherence.release(Release::Arrival { barrier }) {
+            self.report(context, coherence, barrier);
+        }
+    }
+
+    /// Reports the arrival of this rank, whose participants have all arrived and whose writes are in place.
+    pub(crate) fn report(&mut self, context: &mut Context, coherence: &mut impl Coherence, barrier: Barrier) {
+        let slot = &mut self.slots[barrier as usize];
+        let Some((root, value)) = slot.told else { return };
+        slot.is_reported = true;
         let (epoch, early) = (slot.epoch, slot.early);
+        coherence.arrive(barrier);
         // Built in place: copying it costs more than building it.
         let round = || Round { barrier, epoch, root, value };
         let manager = manager(context, barrier);
         if manager == context.rank() {
             return self.gather(context, coherence, manager, round());
         }
-        coherence.release(context, manager);
         context.send(manager, Message::BarrierArrive { round: round() });
         if let Some((_, value)) = early {
-            self.release(context, barrier, value);
+            self.release(context, coherence, barrier, value);
         }
     }
 
@@ -179,22 +191,21 @@ impl Barriers {
             *gathered = Gathered::default();
             self.arrived.clear(index);
             for to in (0..ranks).filter(|&to| to != me && Some(to) != early) {
-                coherence.release(context, to);
                 context.send(to, message);
             }
-            self.release(context, round.barrier, value);
+            self.release(context, coherence, round.barrier, value);
         } else if missing == 1 {
             let last = self.arrived.first_absent(index);
             if last != me {
                 gathered.early = Some(last);
-                coherence.release(context, last);
                 context.send(last, message);
             }
         }
     }
 
     /// All ranks have arrived. `value` is the root's; the root itself uses its own.
-    fn release(&mut self, context: &mut Context, barrier: Barrier, value: u64) {
+    fn release(&mut self, context: &mut Context, coherence: &mut impl Coherence, barrier: Barrier, value: u64) {
+        coherence.pass(barrier);
         let slot = &mut self.slots[barrier as usize];
         let value = match slot.told {
             Some((root, mine)) if root == context.rank() => mine,
@@ -289,13 +300,13 @@ impl Barriers {
         self.check(context, round, from)?;
         let slot = &mut self.slots[round.barrier as usize];
         match slot.told {
-            None if slot.early.is_some() => return Err(Violation::Repeated),
+            _ if slot.early.is_some() => return Err(Violation::Repeated),
             Some((root, _)) if root != round.root => return Err(Violation::Root),
             _ => {}
         }
         coherence.acquire(context, from, payload)?;
-        if slot.told.is_some() {
-            self.release(context, round.barrier, round.value);
+        if slot.is_reported {
+            self.release(context, coherence, round.barrier, round.value);
         } else {
             // Only this rank is missing.
             slot.early = Some((round.root, round.value));

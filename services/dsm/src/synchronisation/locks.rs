@@ -7,7 +7,7 @@
 //! Threads of a rank queue there. While another rank waits, they pass the lock to each other at most
 //! [`Config::lock_local_passes`](crate::Config::lock_local_passes) times before it moves on; then the rank queues again.
 
-use crate::coherence::Coherence;
+use crate::coherence::{Coherence, Release};
 use crate::context::{Context, Wait};
 use crate::{Config, Error, Lock, Message, Outcome, Progress, Rank, Thread, Violation};
 use alloc::vec;
@@ -152,7 +152,13 @@ impl Locks {
         let slot = &mut self.slots[lock as usize];
         slot.token = false;
         let to = core::mem::replace(&mut slot.successor, NO_RANK);
-        coherence.release(context, to);
+        if coherence.release(Release::Token { lock, to }) {
+            self.send_token(context, lock, to);
+        }
+    }
+
+    /// Sends a token that was given away.
+    pub(crate) fn send_token(&mut self, context: &mut Context, lock: Lock, to: Rank) {
         context.send(to, Message::LockToken { lock });
     }
 
@@ -178,6 +184,7 @@ impl Locks {
         coherence: &mut impl Coherence,
         from: Rank,
         lock: Lock,
+        payload: &[u8],
     ) -> Result<(), Violation> {
         self.check(lock)?;
         if manager(context, lock) != context.rank() {
@@ -188,7 +195,11 @@ impl Locks {
             return Err(Violation::LockOrder);
         }
         if tail == context.rank() {
-            self.follow(context, coherence, lock, from)?;
+            self.may_follow(lock)?;
+        }
+        coherence.note_request(from, from, payload)?;
+        if tail == context.rank() {
+            self.follow(context, coherence, lock, from);
         } else {
             context.send(tail, Message::LockForward { lock, successor: from });
         }
@@ -203,6 +214,7 @@ impl Locks {
         from: Rank,
         lock: Lock,
         successor: Rank,
+        payload: &[u8],
     ) -> Result<(), Violation> {
         self.check(lock)?;
         if manager(context, lock) != from {
@@ -211,26 +223,26 @@ impl Locks {
         if successor >= context.ranks() || successor == context.rank() {
             return Err(Violation::OutOfRange);
         }
-        self.follow(context, coherence, lock, successor)
+        self.may_follow(lock)?;
+        coherence.note_request(from, successor, payload)?;
+        self.follow(context, coherence, lock, successor);
+        Ok(())
+    }
+
+    /// Checks that another rank may follow this one.
+    fn may_follow(&self, lock: Lock) -> Result<(), Violation> {
+        let slot = &self.slots[lock as usize];
+        let may = slot.successor == NO_RANK && (slot.token || slot.asked);
+        if may { Ok(()) } else { Err(Violation::LockOrder) }
     }
 
     /// Another rank follows this one.
-    fn follow(
-        &mut self,
-        context: &mut Context,
-        coherence: &mut impl Coherence,
-        lock: Lock,
-        successor: Rank,
-    ) -> Result<(), Violation> {
+    fn follow(&mut self, context: &mut Context, coherence: &mut impl Coherence, lock: Lock, successor: Rank) {
         let slot = &mut self.slots[lock as usize];
-        if slot.successor != NO_RANK || !(slot.token || slot.asked) {
-            return Err(Violation::LockOrder);
-        }
         slot.successor = successor;
         if slot.token && slot.holder == NO_THREAD {
             self.pass_token(context, coherence, lock);
         }
-        Ok(())
     }
 
     pub(crate) fn handle_token(

@@ -1,9 +1,9 @@
 //! Payloads on locks and barriers: a protocol whose ranks learn of each other's writes only when they synchronise.
 
 use super::{Barriers, Locks};
-use crate::coherence::Coherence;
+use crate::coherence::{Coherence, Release};
 use crate::context::Context;
-use crate::{Action, Config, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Rank, Round, Violation};
+use crate::{Action, Barrier, Config, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message, Outcome, Rank, Round, Violation};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,8 +12,10 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 struct VectorTime {
     writes: Vec<u8>,
-    /// Releases whose payload was not requested yet.
-    announced: VecDeque<Rank>,
+    /// Whether what was written takes time to get into place.
+    is_slow: bool,
+    /// Releases that wait for that.
+    waiting: VecDeque<Release>,
 }
 
 impl VectorTime {
@@ -29,24 +31,26 @@ impl VectorTime {
 }
 
 impl Coherence for VectorTime {
-    fn is_free(&self, _: &Minipage) -> bool {
-        true
-    }
-    fn create(&mut self, _: &mut Context, _: Minipage) {}
-    fn must_know(&self, _: &Minipage, _: Rank) -> bool {
-        false
-    }
-    fn enter(&mut self, _: Rank, _: Minipage) -> Result<(), Violation> {
-        Ok(())
+    fn release(&mut self, release: Release) -> bool {
+        if self.is_slow {
+            self.waiting.push_back(release);
+        }
+        !self.is_slow
     }
 
-    fn release(&mut self, _: &mut Context, to: Rank) {
-        self.announced.push_back(to);
+    fn arrive(&mut self, _: Barrier) {}
+    fn pass(&mut self, _: Barrier) {}
+
+    fn payload(&mut self, _: Rank, message: &Message, bytes: &mut [u8]) -> usize {
+        if !message.releases() {
+            return 0;
+        }
+        bytes[..self.writes.len()].copy_from_slice(&self.writes);
+        self.writes.len()
     }
 
-    fn payload(&mut self, to: Rank) -> &[u8] {
-        assert_eq!(self.announced.pop_front(), Some(to));
-        &self.writes
+    fn note_request(&mut self, _: Rank, _: Rank, payload: &[u8]) -> Result<(), Violation> {
+        if payload.is_empty() { Ok(()) } else { Err(Violation::Payload) }
     }
 
     fn acquire(&mut self, _: &mut Context, _: Rank, payload: &[u8]) -> Result<(), Violation> {
@@ -72,8 +76,10 @@ impl Synchronised {
     fn handle(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
         let (context, time) = (&mut self.context, &mut self.time);
         match message {
-            Message::LockRequest { lock } => self.locks.handle_request(context, time, from, lock),
-            Message::LockForward { lock, successor } => self.locks.handle_forward(context, time, from, lock, successor),
+            Message::LockRequest { lock } => self.locks.handle_request(context, time, from, lock, payload),
+            Message::LockForward { lock, successor } => {
+                self.locks.handle_forward(context, time, from, lock, successor, payload)
+            }
             Message::LockToken { lock } => self.locks.handle_token(context, time, from, lock, payload),
             Message::BarrierArrive { round } => self.barriers.handle_arrival(context, time, from, round, payload),
             Message::BarrierRelease { round } => self.barriers.handle_release(context, time, from, round, payload),
@@ -96,7 +102,7 @@ impl Job {
             let config = Config::new(rank, ranks, 1, 1, 1);
             Synchronised {
                 context: Context::new(config),
-                time: VectorTime { writes: vec![0; 2 * usize::from(ranks)], announced: VecDeque::new() },
+                time: VectorTime { writes: vec![0; 2 * usize::from(ranks)], is_slow: false, waiting: VecDeque::new() },
                 locks: Locks::new(&config),
                 barriers: Barriers::new(&config).unwrap(),
             }
@@ -115,9 +121,9 @@ impl Job {
                             let mut bytes = [0; MAX_MESSAGE_BYTES];
                             let length = message.encode(&mut bytes);
                             let mut bytes = Vec::from(&bytes[..length]);
-                            if message.carries_payload() {
-                                bytes.extend(self.ranks[from].time.payload(to));
-                            }
+                            let mut payload = [0; MAX_PAYLOAD_BYTES];
+                            let length = self.ranks[from].time.payload(to, &message, &mut payload);
+                            bytes.extend(&payload[..length]);
                             self.longest = self.longest.max(bytes.len());
                             under_way.push((from as Rank, to, bytes));
                         }
@@ -250,4 +256,34 @@ fn who_waits_for_a_barrier_knows_who_has_come_or_who_counts_them() {
     assert_eq!(said(1), ["barrier 1: ranks 1 2 have come, ranks 0 3 have not"]);
     assert_eq!(said(2), ["barrier 1, which rank 1 counts", "barrier 2: rank 3 has come, ranks 0 1 2 have not"]);
     assert_eq!(said(3), ["barrier 2, which rank 2 counts"]);
+}
+
+#[test]
+fn a_token_or_arrival_waits_for_what_its_rank_has_written_and_nobody_passes_before() {
+    let mut job = Job::new(2);
+    job.lock(1);
+    job.rank(1).time.is_slow = true;
+    job.unlock(1);
+    job.lock(0);
+    assert_eq!(job.resumed, [(1, Outcome::Locked)], "the token waits");
+    assert_eq!(job.ranks[1].time.waiting, [Release::Token { lock: 0, to: 0 }]);
+    let last = job.rank(1);
+    last.locks.send_token(&mut last.context, 0, 0);
+    job.settle();
+    assert_eq!(job.resumed.pop(), Some((0, Outcome::Locked)));
+
+    job.resumed.clear();
+    // Of barrier 0, which rank 0 manages, rank 1 is released ahead of its arrival, which waits.
+    for at in [1, 0] {
+        let rank = job.rank(at);
+        rank.context.begin(0).unwrap();
+        rank.barriers.arrive(&mut rank.context, &mut rank.time, 0, 0).unwrap();
+        job.settle();
+    }
+    assert_eq!(job.resumed, []);
+    let last = job.rank(1);
+    assert_eq!(last.time.waiting.pop_back(), Some(Release::Arrival { barrier: 0 }));
+    last.barriers.report(&mut last.context, &mut last.time, 0);
+    job.settle();
+    assert_eq!(job.resumed, [(1, Outcome::Passed), (0, Outcome::Passed)]);
 }

@@ -8,6 +8,8 @@ use super::Random;
 pub(crate) const THREADS: u16 = 2;
 pub(crate) const PAGES: u32 = 24;
 pub(crate) const VIEWS: u16 = 3;
+/// Kinds of message, from 1, and one more.
+pub(crate) const KINDS: usize = 31;
 
 /// Mostly a number that could be right, sometimes one that cannot.
 pub(crate) fn number(random: &mut Random, likely: u64) -> u64 {
@@ -37,7 +39,7 @@ pub(crate) fn minipage(random: &mut Random, known: &[Minipage]) -> Minipage {
     }
 }
 
-pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Message {
+pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_lazy: bool) -> Message {
     let minipage = minipage(random, known);
     let key = minipage.key();
     let thread = number(random, u64::from(THREADS)) as u16;
@@ -49,7 +51,15 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Me
     let epoch = number(random, 4) as u32;
     let (pages, left) = (number(random, 8) as u32, number(random, 24) as u32);
     let round = Round { barrier, epoch, root: rank, value: random.next() };
-    match random.below(18) {
+    // Few pages, so that much happens to each.
+    let page = number(random, 4) as u32;
+    let places = random.below(3) as u16;
+    let kinds = match is_lazy {
+        true => 7 + random.below(KINDS as u64 - 7),
+        false if random.chance(98) => random.below(18),
+        false => random.below(KINDS as u64),
+    };
+    match kinds {
         0 => Message::Request { thread, key, access },
         1 => Message::Refuse { thread, key },
         2 => Message::Forward { minipage, requester: rank, thread, access, acks },
@@ -69,12 +79,44 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Me
         14 => Message::LockForward { lock, successor: rank },
         15 => Message::LockToken { lock },
         16 => Message::BarrierArrive { round },
-        _ => Message::BarrierRelease { round },
+        17 => Message::BarrierRelease { round },
+        18 => Message::Notices,
+        19 => Message::RegisterAt { minipage, thread, home: rank },
+        20 => Message::HomeRequest { page },
+        21 => Message::Home { page, home: rank },
+        22 => Message::HomeRefuse { page },
+        23 => Message::Diff { page },
+        24 => Message::Fence { number: lock },
+        25 => Message::FenceAck { number: lock },
+        26 => Message::HomeMove { page, to: places },
+        27 => Message::HomeClose { page },
+        28 => Message::HomeClosed { page },
+        29 => Message::HomeTake { page, from: places },
+        _ => Message::HomeTaken { page },
     }
 }
 
+/// Write notices or a vector time, often correct.
+pub(crate) fn payload(random: &mut Random, ranks: u16) -> Vec<u8> {
+    if random.chance(20) {
+        return (0..random.below(40)).map(|_| random.byte()).collect();
+    }
+    if random.chance(30) {
+        return (0..ranks).flat_map(|_| random.below(3).to_le_bytes()).collect();
+    }
+    let count = random.below(5);
+    let notice = |_| {
+        let writer = number(random, u64::from(ranks)) as u16 | if random.chance(50) { 1 << 15 } else { 0 };
+        let (count, first) = (number(random, 4) as u16, number(random, u64::from(PAGES)) as u32);
+        let first = if count == 0 { 0 } else { first };
+        let interval = number(random, 40);
+        [&writer.to_le_bytes()[..], &count.to_le_bytes(), &first.to_le_bytes(), &interval.to_le_bytes()].concat()
+    };
+    (0..count).flat_map(notice).collect()
+}
+
 /// A peer's possible answer to a message, often correct.
-pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ranks: u16) -> Message {
+pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ranks: u16, is_lazy: bool) -> Message {
     let right = if random.chance(50) { Access::Read } else { Access::Write };
     match asked {
         Message::Request { thread, key, access } if random.chance(80) => {
@@ -98,10 +140,19 @@ pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ra
             Message::ChunkGrant { thread, first_page, pages: need_pages.wrapping_add(random.below(2) as u32) }
         }
         Message::LockRequest { lock } | Message::LockForward { lock, .. } => Message::LockToken { lock },
+        Message::HomeRequest { page } if random.chance(80) => Message::Home { page, home: random.below(3) as u16 },
+        Message::HomeRequest { page } => Message::HomeRefuse { page },
+        Message::Home { page, .. } if random.chance(50) => Message::Diff { page },
+        Message::Home { page, home } => Message::HomeMove { page, to: (home + 1) % 3 },
+        Message::HomeClosed { page } => Message::HomeTake { page, from: random.below(3) as u16 },
+        Message::HomeClose { page } => Message::HomeClosed { page },
+        Message::HomeTake { page, .. } => Message::HomeTaken { page },
+        Message::Diff { page } if random.chance(50) => Message::HomeClose { page },
+        Message::Fence { number } => Message::FenceAck { number },
         Message::BarrierArrive { round } => Message::BarrierRelease { round },
         Message::BarrierRelease { round } => {
             Message::BarrierArrive { round: Round { epoch: round.epoch.wrapping_add(1), ..round } }
         }
-        _ => message(random, known, ranks),
+        _ => message(random, known, ranks, is_lazy),
     }
 }

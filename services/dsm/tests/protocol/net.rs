@@ -1,6 +1,9 @@
 //! A few ranks and an orderly network: messages arrive in the order in which they were sent, one step at a time.
 
-use mapwire_dsm::{Access, Action, Config, Dsm, Message, Minipage, Outcome, Progress, Rank, Thread};
+use mapwire_dsm::{
+    Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message, Minipage, Outcome, Progress, Protocol,
+    Rank, Thread,
+};
 use std::collections::VecDeque;
 
 /// An action, with the rank that requested it.
@@ -15,6 +18,9 @@ pub(crate) struct Happened {
 pub(crate) struct Net {
     pub(crate) ranks: Vec<Dsm>,
     under_way: VecDeque<(Rank, Rank, Message)>,
+    /// Payloads of those of lazy consistency, and pages that were fetched.
+    payloads: VecDeque<(usize, [u8; MAX_PAYLOAD_BYTES])>,
+    fetched: VecDeque<(Rank, u32)>,
     pub(crate) log: Vec<Happened>,
     pub(crate) delivered: u64,
     pub(crate) now_ns: u64,
@@ -26,6 +32,8 @@ impl Net {
         Net {
             ranks,
             under_way: VecDeque::with_capacity(100_000),
+            payloads: VecDeque::with_capacity(1_000),
+            fetched: VecDeque::with_capacity(1_000),
             log: Vec::with_capacity(100_000),
             delivered: 0,
             now_ns: 0,
@@ -40,20 +48,45 @@ impl Net {
     pub(crate) fn drain(&mut self, rank: Rank) {
         while let Some(action) = self.ranks[usize::from(rank)].poll_action() {
             self.log.push(Happened { rank, action, delivered: self.delivered });
-            if let Action::Send { to, message } | Action::SendMinipage { to, message, .. } = action {
-                self.under_way.push_back((rank, to, message));
+            let sent = match action {
+                Action::Send { to, message }
+                | Action::SendMinipage { to, message, .. }
+                | Action::SendDiff { to, message, .. } => Some((to, message)),
+                Action::Fetch { page, .. } => {
+                    self.fetched.push_back((rank, page));
+                    None
+                }
+                _ => None,
+            };
+            let Some((to, message)) = sent else { continue };
+            self.under_way.push_back((rank, to, message));
+            let dsm = self.rank(rank);
+            if dsm.config().protocol == Protocol::Hlrc {
+                let mut fields = [0; MAX_MESSAGE_BYTES];
+                let start = message.encode(&mut fields);
+                let bytes = dsm.encode(to, &message);
+                let mut payload = [0; MAX_PAYLOAD_BYTES];
+                payload[..bytes.len() - start].copy_from_slice(&bytes[start..]);
+                let length = bytes.len() - start;
+                self.payloads.push_back((length, payload));
             }
         }
     }
 
     /// Delivers one message.
     pub(crate) fn step(&mut self) -> bool {
+        if let Some((rank, page)) = self.fetched.pop_front() {
+            self.rank(rank).handle_fetched(page.into());
+            self.drain(rank);
+            return true;
+        }
         let Some((from, to, message)) = self.under_way.pop_front() else {
             return false;
         };
+        let (length, payload) = self.payloads.pop_front().unwrap_or((0, [0; MAX_PAYLOAD_BYTES]));
         self.delivered += 1;
         let now_ns = self.now_ns;
-        self.rank(to).handle_message(now_ns, from, message, &[]).unwrap();
+        self.rank(to).handle_message(now_ns, from, message, &payload[..length]).unwrap();
         self.drain(to);
         true
     }
@@ -69,6 +102,7 @@ impl Net {
     /// Loses all messages under way.
     pub(crate) fn forget(&mut self) {
         self.under_way.clear();
+        self.payloads.clear();
     }
 
     /// Forgets what happened.

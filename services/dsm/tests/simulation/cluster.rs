@@ -250,6 +250,7 @@ impl Cluster {
                 }
                 Action::Protect { minipage, protection } => self.protect(rank, minipage, protection),
                 Action::Resume { thread, outcome } => self.resume(rank, thread, outcome),
+                other => panic!("{other:?} under sequential consistency"),
             }
         }
         if let Some(time_ns) = self.machines[usize::from(rank)].dsm.poll_hold() {

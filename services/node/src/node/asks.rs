@@ -141,11 +141,60 @@ impl<D: TranslationDesign> Node<D> {
         import: ImportId,
         address: u64,
     ) -> Result<(), HostErrorOf<P>> {
+        self.move_by_import(process, pinner, (import, address), &[])
+    }
+
+    /// As [`store_by_import`](Self::store_by_import), for what [`Act::StoreChanges`] named: only these parts of the page, by offset and
+    /// length in bytes.
+    ///
+    /// # Errors
+    /// Pages that cannot be pinned. The service is told that the store is lost.
+    pub fn store_changes_by_import<P: PinPages>(
+        &mut self,
+        process: ProcessId,
+        pinner: &mut P,
+        (import, address): (ImportId, u64),
+        parts: &[(u64, u64)],
+    ) -> Result<(), HostErrorOf<P>> {
+        if parts.is_empty() {
+            self.handle_stored(process, true);
+            return Ok(());
+        }
+        self.move_by_import(process, pinner, (import, address), parts)
+    }
+
+    /// Has the NIC fetch what [`Act::Fetch`] named to `address` in the process's memory; all of the peer's memory is `import`.
+    ///
+    /// # Errors
+    /// Pages that cannot be pinned. The service is told that the peer is lost.
+    pub fn fetch_by_import<P: PinPages>(
+        &mut self,
+        process: ProcessId,
+        pinner: &mut P,
+        import: ImportId,
+        address: u64,
+    ) -> Result<(), HostErrorOf<P>> {
+        self.move_by_import(process, pinner, (import, address), &[])
+    }
+
+    /// The bytes that [`Act::Fetch`] named are here, or they never will be, and the service is told.
+    #[inline]
+    pub fn handle_fetched(&mut self, process: ProcessId, is_fetched: bool) {
+        self.handle_stored(process, is_fetched);
+    }
+
+    fn move_by_import<P: PinPages>(
+        &mut self,
+        process: ProcessId,
+        pinner: &mut P,
+        from: (ImportId, u64),
+        parts: &[(u64, u64)],
+    ) -> Result<(), HostErrorOf<P>> {
         self.has_actions = true;
         match self.processes.get_mut(process) {
             Some(state) => {
                 let (nic, trace) = (&mut self.nic, &mut self.trace);
-                state.store_by_import(nic, trace, pinner, import, address)
+                state.move_by_import(nic, trace, pinner, from, parts)
             }
             None => Err(HostErrorOf::<P>::Nic(NicError::UnknownProcess(process))),
         }

@@ -65,16 +65,28 @@ struct Exports {
     left: Vec<(ExportId, PageRange)>,
 }
 
-/// A store that a service asked for. Until its packets are queued nothing else of this process's services is carried out: what they send
+/// A store or fetch that a service asked for. Until its packets are queued nothing else of this process's services is carried out: what they send
 /// next must not arrive before it.
 #[derive(Debug)]
 struct Store {
     handler: HandlerId,
     to: Endpoint,
     region: Region,
-    /// Where the bytes go in the peer's memory.
+    /// Where the bytes go: in the peer's memory, or of a fetch in the service's memory here.
     at: u64,
+    is_fetch: bool,
     stage: Stage,
+}
+
+/// A command of the NIC for a store or fetch that is not over: the NIC may use the pages until then.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    pages: PageRange,
+    handler: HandlerId,
+    /// The other process.
+    peer: Endpoint,
+    /// Where a fetch begins in the peer's memory.
+    fetched: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,16 +101,23 @@ enum Stage {
     /// The NIC has not queued all its packets yet.
     Cutting {
         word: u32,
+        import: ImportId,
+        address: u64,
+        pages: PageRange,
     },
 }
 
-/// The store of a process, if one is under way, and what follows it.
+/// The store or fetch of a process, if one is under way, and what follows it.
 #[derive(Debug, Default)]
 struct Stores {
     current: Option<Store>,
     message: Vec<u8>,
-    /// Pages that the NIC may still read, by completion word, and for whom.
-    read: [Option<(PageRange, HandlerId, Endpoint)>; MOST_STORES],
+    /// The parts of its region that are stored: offset and length. None stand for all of it.
+    parts: Vec<(u64, u64)>,
+    /// Parts that were given to the NIC.
+    parts_begun: usize,
+    /// Commands whose pages the NIC may still use, by completion word.
+    used: [Option<Used>; MOST_STORES],
 }
 
 impl Process {
@@ -204,6 +223,15 @@ impl Process {
                         self.stores.begin(handler, to, region, at, message);
                         Act::Store { handler, to, region, at }
                     }
+                    Some(Action::StoreChanges { to, region, copy, message }) => {
+                        self.stores.begin(handler, to, region, region.offset, message);
+                        Act::StoreChanges { handler, to, region, copy }
+                    }
+                    Some(Action::Fetch { from, region, to: at }) => {
+                        self.stores.begin_fetch(handler, from, region, at);
+                        Act::Fetch { handler, from, region, at }
+                    }
+                    Some(Action::Change(change)) => Act::Change { handler, change },
                     Some(Action::Protect { region, access }) => Act::Protect { handler, region, access },
                 };
                 return Served::Asked(act);

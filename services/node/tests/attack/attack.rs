@@ -162,6 +162,7 @@ impl Attack {
     /// Gives the fair program a shared memory and a counter of its own.
     fn open_services(&mut self) {
         let hold_ns = self.random.below(2) * 500;
+        let protocol = mapwire_dsm::Protocol::ALL[self.random.below(2) as usize];
         self.on(|node, _| {
             node.deregister(FAIR, SHARED);
             let config = DsmConfig {
@@ -169,6 +170,10 @@ impl Attack {
                 barriers: 3,
                 chunk_pages: 2,
                 hold_ns,
+                protocol,
+                twins: 6,
+                notices: 500,
+                home_moves_after: 2,
                 ..DsmConfig::new(VICTIM.0, NODES, messages::THREADS, messages::PAGES, messages::VIEWS)
             };
             let mut shared = SharedMemory::new(Dsm::new(config).unwrap(), 1);
@@ -387,6 +392,12 @@ impl Attack {
                     (_, drawn) => self.on(|node, _| node.handle_stored(ask.process, drawn == 1)),
                 }
             }
+            Act::StoreChanges { region, .. } | Act::Fetch { region, .. } => {
+                self.note_region(region);
+                let is_over = self.random.chance(70);
+                self.on(|node, _| node.handle_stored(ask.process, is_over));
+            }
+            Act::Change { .. } => {}
             Act::PassMemory { .. } | Act::GrantedApart { .. } | Act::Revoked { .. } | Act::Meet { .. } => {}
         }
     }

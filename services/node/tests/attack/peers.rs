@@ -9,7 +9,7 @@ use mapwire_wire::{
 
 use super::counter::COUNTER;
 use super::hostile::{asked, flip, near};
-use super::messages::{answer, message};
+use super::messages::{answer, message, payload};
 use super::{Attack, Exported, Random, SHARED};
 
 /// A peer: the numbers that are due from it, and what it was sent.
@@ -128,13 +128,15 @@ impl Attack {
             0..6 => (HandlerId::CONTROL, self.control(from, &export)),
             6..13 => {
                 let (places, ranks) = (&self.minipages, super::NODES);
+                let is_lazy = random.chance(30);
                 let message = match known.heard {
-                    Some(heard) if random.chance(70) => answer(random, heard, places, ranks),
-                    _ => message(random, places, ranks),
+                    Some(heard) if random.chance(70) => answer(random, heard, places, ranks, is_lazy),
+                    _ => message(random, places, ranks, is_lazy),
                 };
                 let mut bytes = [0; mapwire_dsm::MAX_MESSAGE_BYTES];
                 let length = message.encode(&mut bytes);
-                (SHARED, bytes[..length].to_vec())
+                let riding = if is_lazy { payload(random, ranks) } else { Vec::new() };
+                (SHARED, [&bytes[..length], &riding].concat())
             }
             13 => {
                 let (offset, length) = (near(random, 300), near(random, 300));

@@ -8,16 +8,16 @@ use crate::Rank;
 /// So consecutive pages have different managers, as have pages a constant stride apart (rows of a matrix), every rank manages its exact
 /// share, and a manager's table is dense: row = page ÷ ranks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spread {
+pub(crate) struct Spread {
     ranks: u32,
 }
 
 impl Spread {
-    pub(super) fn new(ranks: u16) -> Self {
+    pub(crate) fn new(ranks: u16) -> Self {
         Spread { ranks: u32::from(ranks) }
     }
 
-    pub(super) fn manager(self, page: u32) -> Rank {
+    pub(crate) fn manager(self, page: u32) -> Rank {
         let run = page / self.ranks;
         // Fibonacci hashing; the high half is well mixed.
         let mixed = (u64::from(run).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u32;
@@ -25,7 +25,7 @@ impl Spread {
     }
 
     /// The row of a page in the table of its manager.
-    pub(super) fn row(self, page: u32) -> u32 {
+    pub(crate) fn row(self, page: u32) -> u32 {
         page / self.ranks
     }
 }

@@ -1,0 +1,285 @@
+//! Home-based lazy release consistency (Zhou, Iftode, Li, OSDI'96): what a rank writes is seen by those that synchronise with it
+//! afterwards. The unit is a page, all in view 0; several ranks may write different bytes of a page at the same time.
+//!
+//! * Each page has a *home*, whose copy is always valid: the first rank that touches it, a given one, or the one that alone writes it
+//!   ([`homes`], [`moving`]).
+//! * A rank reads its own copy. It fetches an invalid one from the home ([`faults`]).
+//! * A rank that writes a page of another home keeps a *twin*, a copy from before its writes. What it has written in an *interval* is what
+//!   differs from the twins; this *diff* goes to the home when the interval ends ([`intervals`]). The home writes in place.
+//! * With each token of a lock and each message of a barrier travel *notices* of the intervals that the receiver does not know, its own and
+//!   those of others ([`log`]). The receiver invalidates its copies of the pages they name, except those of which it is the home.
+//!
+//! # Why a fetch reads nothing too old
+//!
+//! A fetch is a read of the home's memory in which the home's processor has no part, so nothing compares versions. None is needed:
+//!
+//! 1. An interval is published (its notices enter the log of its writer) only when every home has acknowledged that its diffs are in place.
+//!    A home's own writes are in place from the start; before it publishes, its page is write-protected, so that later ones are noticed.
+//! 2. A rank learns of an interval only by messages that left its writer, or others that had learned of it, after that.
+//! 3. It invalidates its copy as it learns, and fetches after that; a fetch that is under way at that time is repeated. So what it reads
+//!    was read at the home after the diffs were in place.
+//! 4. The home does not move under a fetch or a diff ([`homes`]), and the new home fetches the page when nothing is under way to the
+//!    former one, whose copy thus has all diffs.
+//!
+//! So each load gives the last store before it in the order of synchronisation, or one that is not ordered with it.
+//!
+//! A fetch of a page that is dirty here *merges*: bytes that differ from the twin are this rank's and stay; the others, and the whole twin,
+//! become the home's. The diff then still names this rank's bytes only.
+//!
+//! A page whose diff is under way is not written again before the acknowledgement: the network interface may still read it.
+
+mod faults;
+mod homes;
+mod intervals;
+mod log;
+mod moving;
+mod pages;
+
+use crate::coherence::Release;
+use crate::context::Context;
+use crate::spread::Spread;
+use crate::{
+    Action, Barrier, Config, ConfigError, MAX_PAYLOAD_BYTES, Message, Minipage, PAGE_BYTES, Protection, Rank,
+    Violation, tables,
+};
+use alloc::vec::Vec;
+use homes::Homes;
+use intervals::Intervals;
+use log::{Log, Run};
+use pages::{FETCHING, KNOWN, OWN, Pages, STALE};
+
+/// The protocol of one rank.
+#[derive(Debug)]
+pub(crate) struct Lazy {
+    rank: Rank,
+    spread: Spread,
+    pages: Pages,
+    homes: Homes,
+    intervals: Intervals,
+    log: Log,
+    /// Twins that are free.
+    free: Vec<u32>,
+    /// Pages under way to be merged, and the twins where they land; one for each thread at most.
+    landings: Vec<(u32, u32)>,
+    /// A thread waits for a twin.
+    is_starving: bool,
+    /// At the home: the rank that alone sent diffs of each page lately, and how many; in the high and low half of a word.
+    changed_by: Vec<u32>,
+    home_moves_after: u16,
+}
+
+impl Lazy {
+    /// A rank without data.
+    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let Config { rank, ranks, pages, views, barriers, twins, notices, home_moves_after, .. } = *config;
+        let make = || {
+            let mut free = Vec::new();
+            free.try_reserve_exact(twins as usize).ok()?;
+            free.extend((0..twins).rev());
+            Some(Lazy {
+                rank,
+                spread: Spread::new(ranks),
+                pages: Pages::new(pages)?,
+                homes: Homes::new(pages.div_ceil(u32::from(ranks)), ranks)?,
+                intervals: Intervals::new(config)?,
+                log: Log::new(rank, ranks, pages, barriers, notices)?,
+                free,
+                landings: Vec::with_capacity(usize::from(config.threads)),
+                is_starving: false,
+                changed_by: tables::zeroes(pages as usize)?,
+                home_moves_after,
+            })
+        };
+        make().ok_or(ConfigError::TooLarge { pages, views })
+    }
+
+    pub(crate) fn manager(&self, page: u32) -> Rank {
+        self.spread.manager(page)
+    }
+
+    fn row(&self, page: u32) -> u32 {
+        self.spread.row(page)
+    }
+
+    /// The page, as far as this rank knows of it, and the application's access to it here.
+    pub(crate) fn minipage_at(&self, page: u64) -> Option<(Minipage, Protection)> {
+        let page = u32::try_from(page).ok().filter(|&page| page < self.pages.count())?;
+        let is_known = self.pages.is(page, KNOWN) || self.pages.home(page).is_some();
+        is_known.then(|| (pages::run(page, 1), self.pages.protection(page)))
+    }
+
+    /// The home of a page, as far as this rank knows.
+    pub(crate) fn home(&self, page: u64) -> Option<Rank> {
+        let page = u32::try_from(page).ok().filter(|&page| page < self.pages.count())?;
+        self.pages.home(page)
+    }
+
+    /// How often this rank had to forget which pages were written.
+    pub(crate) fn condensed(&self) -> u64 {
+        self.log.condensed()
+    }
+
+    fn pages_of(minipage: &Minipage) -> core::ops::Range<u32> {
+        let first = minipage.first_page() as u32;
+        first..first + minipage.pages() as u32
+    }
+
+    /// Whether nobody else has allocated on these pages.
+    pub(crate) fn is_free(&self, minipage: &Minipage) -> bool {
+        Self::pages_of(minipage).all(|page| self.pages.is(page, OWN) || !self.pages.is(page, KNOWN))
+    }
+
+    /// Enters a new allocation of this rank.
+    pub(crate) fn create(&mut self, minipage: &Minipage, home: Option<Rank>) {
+        for page in Self::pages_of(minipage) {
+            self.pages.set(page, OWN);
+        }
+        self.allocate(minipage, home);
+    }
+
+    /// The managers of its pages, which for a long one are everybody, and the home that it was given.
+    pub(crate) fn must_know(&self, minipage: &Minipage, home: Option<Rank>, rank: Rank) -> bool {
+        minipage.pages() > 1 || rank == self.manager(minipage.first_page() as u32) || home == Some(rank)
+    }
+
+    /// Enters an allocation of another rank, which this rank must know. Small ones on the same page are entered one after the other.
+    pub(crate) fn enter(&mut self, minipage: &Minipage, home: Option<Rank>) -> Result<(), Violation> {
+        if minipage.view != 0 {
+            return Err(Violation::OutOfRange);
+        }
+        if !self.must_know(minipage, home, self.rank) {
+            return Err(Violation::NotManager);
+        }
+        // Only whole pages of its own are given a home.
+        let is_new = |page| !self.pages.is(page, KNOWN) && self.pages.home(page).is_none();
+        let is_whole = minipage.offset_bytes % PAGE_BYTES == 0;
+        let mut pages = Self::pages_of(minipage);
+        if home.is_some() && !(is_whole && pages.clone().all(is_new)) || pages.any(|page| self.pages.is(page, OWN)) {
+            return Err(Violation::Minipage);
+        }
+        self.allocate(minipage, home);
+        Ok(())
+    }
+
+    fn allocate(&mut self, minipage: &Minipage, home: Option<Rank>) {
+        for page in Self::pages_of(minipage) {
+            self.pages.set(page, KNOWN);
+            if self.manager(page) == self.rank {
+                self.homes.allocate(self.row(page), home);
+            }
+            if home == Some(self.rank) {
+                self.pages.set_home(page, self.rank);
+            }
+        }
+    }
+
+    /// Handles a message from another rank of the job, except for tokens and barriers.
+    pub(crate) fn handle_message(
+        &mut self,
+        context: &mut Context,
+        from: Rank,
+        message: Message,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        match message {
+            Message::Notices => self.acquire(context, from, payload),
+            Message::Diff { page } => self.handle_diff(context, from, self.checked(page)?),
+            Message::Fence { number } => {
+                context.send(from, Message::FenceAck { number });
+                Ok(())
+            }
+            Message::FenceAck { number } => self.handle_fence_ack(context, from, number),
+            _ => self.handle_home(context, from, message),
+        }
+    }
+
+    fn checked(&self, page: u32) -> Result<u32, Violation> {
+        if page < self.pages.count() { Ok(page) } else { Err(Violation::OutOfRange) }
+    }
+
+    /// Handles notices: the copies that they name are out of date.
+    pub(crate) fn acquire(&mut self, context: &mut Context, from: Rank, payload: &[u8]) -> Result<(), Violation> {
+        self.log.check(payload)?;
+        let (pages, me) = (&mut self.pages, self.rank);
+        let counters = context.counters_mut();
+        self.log.learn(from, payload, |run| {
+            let Run { first, count } = run;
+            let count = if run == Run::ALL { u32::MAX } else { u32::from(count) };
+            counters.notices += 1;
+            for page in pages.accessible(first, count) {
+                if pages.home(page) == Some(me) {
+                    continue;
+                }
+                if pages.is(page, FETCHING) {
+                    pages.set(page, STALE);
+                } else if pages.protection(page) != Protection::None {
+                    pages.protect(page, Protection::None);
+                    counters.invalidations += 1;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    pub(crate) fn note_request(&mut self, from: Rank, of: Rank, payload: &[u8]) -> Result<(), Violation> {
+        self.log.note_time(from, of, payload)
+    }
+
+    pub(crate) fn arrive(&mut self, barrier: Barrier) {
+        self.log.arrive(barrier);
+    }
+
+    pub(crate) fn pass(&mut self, barrier: Barrier) {
+        self.log.pass(barrier);
+    }
+
+    pub(crate) fn release(&mut self, release: Release) -> bool {
+        self.intervals.release(release)
+    }
+
+    /// A release that can go on.
+    pub(crate) fn poll_release(&mut self) -> Option<Release> {
+        self.intervals.poll_release()
+    }
+
+    /// Writes what a message tells its receiver besides its fields.
+    pub(crate) fn payload(&mut self, to: Rank, message: &Message, bytes: &mut [u8]) -> usize {
+        match *message {
+            Message::LockRequest { .. } => self.log.write_time(self.rank, bytes),
+            Message::LockForward { successor, .. } => self.log.write_time(successor, bytes),
+            _ => self.log.write(to, bytes),
+        }
+    }
+
+    /// Whether there may be an action that is not in the queue.
+    pub(crate) fn has_work(&self) -> bool {
+        self.pages.has_reduced() || self.can_step() || self.intervals.has_release()
+    }
+
+    /// The next action. Access is reduced first, whatever waits: that is never too early. What waits to be allowed is looked at anew.
+    pub(crate) fn poll_action(&mut self, context: &mut Context) -> Option<Action> {
+        loop {
+            if let Some((minipage, protection)) = self.pages.poll_reduced() {
+                return Some(Action::Protect { minipage, protection });
+            }
+            match context.front() {
+                Some(&Action::Send { to, message }) if message.releases() => {
+                    if self.log.lacks_more(to, MAX_PAYLOAD_BYTES) {
+                        context.counters_mut().messages_sent += 1;
+                        return Some(Action::Send { to, message: Message::Notices });
+                    }
+                    return context.poll_action();
+                }
+                Some(&Action::Protect { minipage, protection }) if minipage.view == 0 => {
+                    context.poll_action();
+                    if let Some(protection) = self.pages.open(minipage.first_page() as u32, protection) {
+                        return Some(Action::Protect { minipage, protection });
+                    }
+                }
+                Some(_) => return context.poll_action(),
+                None if self.can_step() => self.step(context),
+                None => return None,
+            }
+        }
+    }
+}

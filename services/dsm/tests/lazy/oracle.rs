@@ -1,0 +1,61 @@
+//! What a load may give: per byte, the last store before it in the order of synchronisation, or one that is not ordered with it.
+
+/// The operations of each thread that another knows of.
+pub(crate) type Clock = Vec<u64>;
+
+pub(crate) fn join(clock: &mut Clock, other: &Clock) {
+    clock.iter_mut().zip(other).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+}
+
+#[derive(Debug, Clone)]
+struct Store {
+    value: u8,
+    by: usize,
+    clock: Clock,
+}
+
+impl Store {
+    fn is_before(&self, clock: &Clock) -> bool {
+        clock[self.by] >= self.clock[self.by]
+    }
+}
+
+/// The stores to each byte; all were zero before.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    stores: Vec<Vec<Store>>,
+    pub(crate) clocks: Vec<Clock>,
+}
+
+impl Oracle {
+    pub(crate) fn new(bytes: usize, threads: usize) -> Self {
+        Oracle { stores: vec![Vec::new(); bytes], clocks: vec![vec![0; threads]; threads] }
+    }
+
+    pub(crate) fn store(&mut self, by: usize, at: usize, value: u8) {
+        self.clocks[by][by] += 1;
+        let clock = self.clocks[by].clone();
+        // Nobody may see a store that is before one that all know of.
+        let known = self.clocks.iter().all(|clock| self.stores[at].last().is_some_and(|last| last.is_before(clock)));
+        if known && let Some(last) = self.stores[at].pop() {
+            self.stores[at].retain(|store| !store.is_before(&last.clock));
+            self.stores[at].push(last);
+        }
+        self.stores[at].push(Store { value, by, clock });
+    }
+
+    /// Values that a thread may load from a byte.
+    pub(crate) fn allowed(&self, by: usize, at: usize) -> Vec<u8> {
+        let (stores, clock) = (&self.stores[at], &self.clocks[by]);
+        let is_hidden = |store: &Store| {
+            stores
+                .iter()
+                .any(|later| later.clock != store.clock && later.is_before(clock) && store.is_before(&later.clock))
+        };
+        let mut allowed: Vec<u8> = stores.iter().filter(|store| !is_hidden(store)).map(|store| store.value).collect();
+        if !stores.iter().any(|store| store.is_before(clock)) {
+            allowed.push(0);
+        }
+        allowed
+    }
+}

@@ -1,0 +1,313 @@
+//! Random programs, checked at each load.
+
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use mapwire_dsm::{Access, Config, Counters, Outcome, Progress, Protocol};
+
+use crate::oracle::{Oracle, join};
+use crate::random::Random;
+use crate::world::{Event, PAGE, World};
+
+/// Parameters that a seed decides.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    config: Config,
+    delay_ns: u64,
+    think_ns: u64,
+    variables: usize,
+    phases: u32,
+    steps: u32,
+    /// Percentage of accesses that are made under the variable's lock.
+    locked_percent: u64,
+    write_percent: u64,
+}
+
+impl Shape {
+    fn draw(random: &mut Random) -> Self {
+        let (ranks, threads) = (2 + random.below(6) as u16, 1 + random.below(3) as u16);
+        let config = Config {
+            protocol: Protocol::Hlrc,
+            locks: 1 + random.below(4) as u32,
+            barriers: 3,
+            participants: threads,
+            chunk_pages: 1,
+            lock_local_passes: random.below(4) as u8,
+            twins: 2 * u32::from(threads) + 2 + [0, 0, 20][random.below(3) as usize],
+            notices: 128 + 4 * u32::from(ranks) + [0, 500][random.below(2) as usize],
+            home_moves_after: random.below(4) as u16,
+            ..Config::new(0, ranks, threads, 96, 1)
+        };
+        Shape {
+            config,
+            delay_ns: [100, 2_000, 20_000][random.below(3) as usize],
+            think_ns: [50, 500, 3_000][random.below(3) as usize],
+            variables: 1 + random.below(24) as usize,
+            phases: 1 + random.below(4) as u32,
+            steps: 5 + random.below(60) as u32,
+            locked_percent: [0, 50, 100][random.below(3) as usize],
+            write_percent: [10, 50, 90][random.below(3) as usize],
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Choosing,
+    /// Accesses so many variables under that lock; then frees it.
+    Locking(u32),
+    Locked {
+        lock: u32,
+        left: u32,
+    },
+    Touching {
+        at: usize,
+        store: Option<u8>,
+        then: Option<(u32, u32)>,
+    },
+    Waiting,
+    Finished,
+}
+
+#[derive(Debug)]
+struct Program {
+    doing: Doing,
+    phase: u32,
+    steps_left: u32,
+    /// At the end it reads all there is.
+    to_read: usize,
+}
+
+struct Job {
+    shape: Shape,
+    world: World,
+    oracle: Oracle,
+    programs: Vec<Program>,
+    /// Where the bytes lie that programs access.
+    variables: Vec<usize>,
+    /// What the last holder of each lock knew.
+    lock_clocks: Vec<Vec<u64>>,
+    holders: Vec<Option<usize>>,
+    /// For each phase, how many have come to its end, and what they knew.
+    arrived: Vec<(usize, Vec<u64>)>,
+    loads: u64,
+}
+
+impl Job {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let shape = Shape::draw(&mut random);
+        let count = usize::from(shape.config.ranks) * usize::from(shape.config.threads);
+        let mut world = World::new(shape.config, shape.delay_ns, random);
+        let mut variables = Vec::new();
+        while variables.len() < shape.variables {
+            let rank = world.random.below(shape.config.ranks.into()) as u16;
+            let bytes = [1, 3, 100, PAGE as u64, 3 * PAGE as u64][world.random.below(5) as usize];
+            let at = world.alloc(rank, bytes);
+            // Neighbours, and the last byte.
+            variables.extend([at, at + (bytes / 2) as usize, at + bytes as usize - 1]);
+        }
+        variables.sort_unstable();
+        variables.dedup();
+        let program = |_| Program { doing: Doing::Choosing, phase: 0, steps_left: shape.steps, to_read: 0 };
+        Job {
+            oracle: Oracle::new(shape.config.pages as usize * PAGE, count),
+            programs: (0..count).map(program).collect(),
+            variables,
+            lock_clocks: vec![vec![0; count]; shape.config.locks as usize],
+            holders: vec![None; shape.config.locks as usize],
+            arrived: vec![(0, vec![0; count]); shape.phases as usize + 1],
+            loads: 0,
+            world,
+            shape,
+        }
+    }
+
+    fn place(&self, who: usize) -> (u16, u16) {
+        let threads = usize::from(self.shape.config.threads);
+        ((who / threads) as u16, (who % threads) as u16)
+    }
+
+    fn again(&mut self, who: usize) {
+        let (rank, thread) = self.place(who);
+        self.world.later(self.shape.think_ns, Event::Step { rank, thread });
+    }
+
+    fn run(&mut self) -> Counters {
+        for who in 0..self.programs.len() {
+            self.again(who);
+        }
+        let mut events = 0;
+        while let Some(event) = self.world.next() {
+            events += 1;
+            assert!(events < 3_000_000, "no end: {:?}", self.programs);
+            if let Event::Step { rank, thread } = event {
+                let who = usize::from(rank) * usize::from(self.shape.config.threads) + usize::from(thread);
+                self.step(who);
+                self.world.drain(rank);
+            }
+            while let Some((rank, thread, outcome)) = self.world.resumed.pop_front() {
+                let who = usize::from(rank) * usize::from(self.shape.config.threads) + usize::from(thread);
+                self.resumed(who, outcome);
+                self.again(who);
+            }
+        }
+        for (who, program) in self.programs.iter().enumerate() {
+            assert_eq!(program.doing, Doing::Finished, "thread {who} waits for ever");
+        }
+        let counters = self.world.ranks.iter().map(|rank| rank.dsm.counters());
+        counters.reduce(|a, b| a + b).unwrap()
+    }
+
+    fn resumed(&mut self, who: usize, outcome: Outcome) {
+        match (outcome, self.programs[who].doing) {
+            (Outcome::Served(_), Doing::Touching { .. }) => {}
+            (Outcome::Locked, Doing::Locking(lock)) => self.locked(who, lock),
+            (Outcome::Passed, Doing::Waiting) => {
+                let (arrived, clock) = &self.arrived[self.programs[who].phase as usize];
+                assert_eq!(*arrived, self.programs.len(), "barrier opened early");
+                join(&mut self.oracle.clocks[who], clock);
+                self.programs[who].doing = Doing::Choosing;
+            }
+            (outcome, doing) => panic!("thread {who} is at {doing:?} and gets {outcome:?}"),
+        }
+    }
+
+    fn locked(&mut self, who: usize, lock: u32) {
+        let holder = self.holders[lock as usize].replace(who);
+        assert_eq!(holder, None, "lock {lock} has two holders");
+        let clock = self.lock_clocks[lock as usize].clone();
+        join(&mut self.oracle.clocks[who], &clock);
+        let left = 1 + self.world.random.below(4) as u32;
+        self.programs[who].doing = Doing::Locked { lock, left };
+    }
+
+    fn choose(&mut self, who: usize, variable: usize, then: Option<(u32, u32)>) {
+        let store = self.world.random.chance(self.shape.write_percent).then(|| self.world.random.byte());
+        self.programs[who].doing = Doing::Touching { at: self.variables[variable], store, then };
+    }
+
+    fn step(&mut self, who: usize) {
+        let (rank, thread) = self.place(who);
+        let (now_ns, locks) = (self.world.now_ns, self.shape.config.locks);
+        let count = self.variables.len();
+        match self.programs[who].doing {
+            Doing::Choosing if self.programs[who].steps_left > 0 => {
+                self.programs[who].steps_left -= 1;
+                let variable = self.world.random.below(count as u64) as usize;
+                if self.world.random.chance(self.shape.locked_percent) {
+                    let lock = self.world.random.below(locks.into()) as u32;
+                    self.programs[who].doing = Doing::Locking(lock);
+                    if self.world.rank(rank).dsm.lock(thread, lock).unwrap() == Progress::Done {
+                        self.world.drain(rank);
+                        self.locked(who, lock);
+                        self.again(who);
+                    }
+                    return;
+                }
+                self.choose(who, variable, None);
+            }
+            Doing::Choosing if self.programs[who].phase < self.shape.phases => {
+                let program = &mut self.programs[who];
+                program.phase += 1;
+                program.steps_left = self.shape.steps;
+                if program.phase == self.shape.phases {
+                    program.steps_left = 0;
+                }
+                let barrier = program.phase % 3;
+                program.doing = Doing::Waiting;
+                let (arrived, clock) = &mut self.arrived[program.phase as usize];
+                *arrived += 1;
+                join(clock, &self.oracle.clocks[who]);
+                return self.world.rank(rank).dsm.barrier(thread, barrier).unwrap();
+            }
+            Doing::Choosing if self.programs[who].to_read < count => {
+                let at = self.variables[self.programs[who].to_read];
+                self.programs[who].to_read += 1;
+                self.programs[who].doing = Doing::Touching { at, store: None, then: None };
+            }
+            Doing::Choosing => {
+                self.programs[who].doing = Doing::Finished;
+                return;
+            }
+            Doing::Locked { lock, left: 0 } => {
+                self.holders[lock as usize] = None;
+                self.lock_clocks[lock as usize] = self.oracle.clocks[who].clone();
+                self.programs[who].doing = Doing::Choosing;
+                self.world.rank(rank).dsm.unlock(thread, lock).unwrap();
+            }
+            Doing::Locked { lock, left } => {
+                // Mostly what the lock guards.
+                let guarded = self.world.random.below(count as u64) as usize / locks as usize * locks as usize;
+                let variable = (guarded + lock as usize) % count;
+                self.choose(who, variable, Some((lock, left - 1)));
+            }
+            Doing::Touching { at, store, then } => {
+                let access = if store.is_some() { Access::Write } else { Access::Read };
+                let machine = self.world.rank(rank);
+                if !machine.protections[at / PAGE].allows(access) {
+                    let page = (at / PAGE) as u64;
+                    if machine.dsm.handle_fault(now_ns, thread, 0, page, access).unwrap() == Progress::Done {
+                        self.world.drain(rank);
+                        self.again(who);
+                    }
+                    return;
+                }
+                match store {
+                    Some(value) => {
+                        machine.memory[at] = value;
+                        self.oracle.store(who, at, value);
+                    }
+                    None => {
+                        let found = machine.memory[at];
+                        let allowed = self.oracle.allowed(who, at);
+                        self.loads += 1;
+                        assert!(
+                            allowed.contains(&found),
+                            "thread {who} loads {found} at {at:#x}; the stores allow {allowed:?}"
+                        );
+                    }
+                }
+                self.programs[who].doing = match then {
+                    None => Doing::Choosing,
+                    Some((lock, left)) => Doing::Locked { lock, left },
+                };
+            }
+            doing => panic!("thread {who} takes a step at {doing:?}"),
+        }
+        self.again(who);
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+#[test]
+fn each_load_gives_the_last_store_before_it_or_one_that_is_not_ordered_with_it() {
+    let seeds = match number("MAPWIRE_DSM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("MAPWIRE_DSM_SEEDS").unwrap_or(120),
+    };
+    println!("seeds {seeds:?}; MAPWIRE_DSM_SEED=n repeats one");
+    let (mut sum, mut condensed, mut loads, mut kinds) = (Counters::default(), 0, 0, [0; 32]);
+    for seed in seeds.clone() {
+        let mut job = Job::new(seed);
+        match catch_unwind(AssertUnwindSafe(|| job.run())) {
+            Ok(counters) => sum = sum + counters,
+            Err(panic) => {
+                eprintln!("seed {seed} fails at {} ns: {:?}", job.world.now_ns, job.shape);
+                resume_unwind(panic);
+            }
+        }
+        condensed += job.world.ranks.iter().map(|rank| rank.dsm.condensed_notices()).sum::<u64>();
+        loads += job.loads;
+        kinds.iter_mut().zip(job.world.kinds).for_each(|(sum, count)| *sum += count);
+    }
+    println!("{loads} loads, notices condensed {condensed} times, messages by kind {kinds:?}, {sum:?}");
+    if seeds.count() >= 100 {
+        assert!(sum.home_moves > 0 && sum.diffs > 0 && condensed > 0, "too little happened: {sum:?}");
+        assert!((18..=30).filter(|kind| ![19, 22].contains(kind)).all(|kind| kinds[kind] > 0), "{kinds:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! Single steps: what one rank writes and another reads after they have synchronised.
+
+use mapwire_dsm::{AllocOptions, Config, Outcome, Protocol};
+
+use crate::random::Random;
+use crate::world::{PAGE, World};
+
+fn world(ranks: u16) -> World {
+    let config = Config { protocol: Protocol::Hlrc, locks: 4, barriers: 4, ..Config::new(0, ranks, 1, 64, 2) };
+    World::new(config, 1_000, Random::new(1))
+}
+
+#[test]
+fn what_was_written_under_a_lock_is_read_by_the_next_holder() {
+    let mut world = world(2);
+    let at = world.alloc(0, 100);
+    for (turn, rank) in [0, 1, 0, 1, 1, 0].into_iter().enumerate() {
+        world.lock(rank, 0);
+        assert_eq!(world.load(rank, at), turn as u8);
+        world.store(rank, at, turn as u8 + 1);
+        world.unlock(rank, 0);
+    }
+    assert!(world.diff_bytes > 0 && world.diff_bytes < 6, "{} bytes", world.diff_bytes);
+}
+
+#[test]
+fn without_synchronisation_nobody_is_disturbed() {
+    let mut world = world(2);
+    let at = world.alloc(0, 100);
+    world.store(0, at, 1);
+    assert_eq!(world.load(1, at), 1, "the first touch reads what is there");
+    world.store(0, at, 2);
+    world.store(1, at + 1, 3);
+    assert_eq!((world.load(1, at), world.load(0, at + 1)), (1, 0));
+    world.barrier(&[0, 1]);
+    assert_eq!((world.load(1, at), world.load(0, at + 1)), (2, 3));
+}
+
+#[test]
+fn neighbouring_bytes_of_three_writers_are_merged_at_the_barrier_and_at_a_fetch() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut world = world(3);
+        let at = world.alloc(1, 100);
+        for rank in order {
+            world.store(rank, at + usize::from(rank), 10 + rank as u8);
+        }
+        // Rank 2 acquires what rank 0 has written while its own byte is in its copy alone.
+        world.lock(0, 0);
+        world.unlock(0, 0);
+        world.lock(2, 0);
+        assert_eq!((world.load(2, at), world.load(2, at + 2)), (10, 12));
+        world.unlock(2, 0);
+        world.barrier(&order);
+        for rank in 0..3 {
+            for byte in 0..3 {
+                assert_eq!(world.load(rank, at + byte), 10 + byte as u8, "rank {rank}, byte {byte}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_third_rank_passes_on_what_it_has_learned() {
+    let mut world = world(3);
+    let (x, y) = (world.alloc(0, PAGE as u64), world.alloc(0, PAGE as u64));
+    for rank in 0..3 {
+        assert_eq!(world.load(rank, x), 0);
+    }
+    world.lock(0, 1);
+    world.store(0, x, 7);
+    world.unlock(0, 1);
+    world.lock(1, 1);
+    world.store(1, y, 8);
+    world.unlock(1, 1);
+    world.lock(1, 2);
+    world.unlock(1, 2);
+    world.lock(2, 2);
+    assert_eq!((world.load(2, x), world.load(2, y)), (7, 8));
+}
+
+#[test]
+fn the_home_moves_to_the_rank_that_alone_writes() {
+    let mut world = world(3);
+    let at = world.alloc(0, 100);
+    world.store(0, at, 1);
+    for turn in 0..8 {
+        world.barrier(&[0, 1, 2]);
+        for rank in 0..3 {
+            assert_eq!(world.load(rank, at), 1 + turn);
+        }
+        world.barrier(&[2, 0, 1]);
+        world.store(2, at, 2 + turn);
+    }
+    let page = (at / PAGE) as u64;
+    assert_eq!(world.ranks[2].dsm.home(page), Some(2));
+    assert_eq!(world.ranks.iter().map(|rank| rank.dsm.counters().home_moves).sum::<u64>(), 1);
+}
+
+#[test]
+fn a_home_that_is_given_is_kept_and_a_sequential_allocation_has_a_view_of_its_own() {
+    let mut world = world(3);
+    let options = AllocOptions { home: Some(2), ..AllocOptions::default() };
+    world.rank(0).dsm.alloc_with(0, 3 * PAGE as u64, options).unwrap();
+    world.settle();
+    let Some(Outcome::Allocated(address)) = world.outcome(0, 0) else { panic!() };
+    let at = address.offset_bytes as usize;
+    world.store(1, at + PAGE, 5);
+    assert_eq!(world.ranks[1].dsm.home((at / PAGE) as u64 + 1), Some(2));
+    world.barrier(&[0, 1, 2]);
+    assert_eq!((world.load(0, at + PAGE), world.load(2, at + PAGE)), (5, 5));
+
+    let options = AllocOptions { protocol: Some(Protocol::Minipages), ..AllocOptions::default() };
+    world.rank(0).dsm.alloc_with(0, 100, options).unwrap();
+    world.settle();
+    let Some(Outcome::Allocated(address)) = world.outcome(0, 0) else { panic!() };
+    assert_eq!(address.view, 1);
+    let wrong = AllocOptions { home: Some(1), ..options };
+    let error = world.rank(0).dsm.alloc_with(0, 100, wrong).unwrap_err().to_string();
+    assert!(error.contains("only hlrc has homes"), "{error}");
+}
