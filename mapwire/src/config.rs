@@ -33,11 +33,14 @@ pub enum Coherence {
     Auto,
     /// The protocol of Millipage: an allocation moves between ranks as a whole, and memory is sequentially consistent.
     Minipages,
+    /// Home-based lazy release consistency: what a rank has written is seen by those that synchronise with it by a lock or a barrier. Ranks
+    /// may write neighbouring bytes of a page at the same time; accesses that are not synchronised may find old values for ever.
+    Hlrc,
 }
 
 impl Coherence {
     /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::Auto, Self::Minipages];
+    pub(crate) const ALL: [Self; 3] = [Self::Auto, Self::Minipages, Self::Hlrc];
 }
 
 impl fmt::Display for Coherence {
@@ -45,6 +48,7 @@ impl fmt::Display for Coherence {
         f.write_str(match self {
             Self::Auto => "auto",
             Self::Minipages => "minipages",
+            Self::Hlrc => "hlrc",
         })
     }
 }
@@ -54,7 +58,11 @@ impl FromStr for Coherence {
 
     fn from_str(text: &str) -> Result<Self, ParseChoiceError> {
         let found = Self::ALL.into_iter().find(|it| it.to_string() == text);
-        found.ok_or_else(|| ParseChoiceError { what: "coherence", given: text.to_owned(), choices: "auto, minipages" })
+        found.ok_or_else(|| ParseChoiceError {
+            what: "coherence",
+            given: text.to_owned(),
+            choices: "auto, minipages, hlrc",
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common::{Installed, Linking};
 #[test]
 fn bad_input_gives_a_code_and_a_message_and_writes_nothing() {
     let installed = Installed::get(Linking::Shared);
-    let output = installed.compile("bad_input").run(2, &[], &[]);
+    let output = installed.compile("bad_input").run(2, &["--coherence", "minipages"], &[]);
     assert_eq!(output.matches("all refused").count(), 2, "{output}");
 }
 
@@ -58,8 +58,8 @@ fn containers_of_cpp_lie_in_shared_memory_and_any_rank_lengthens_and_frees_them(
 fn files_are_read_into_shared_memory_and_written_from_it_wherever_its_pages_are() {
     let installed = Installed::get(Linking::Shared);
     let program = installed.compile("files");
-    for faults in [&["--faults", "sigsegv"][..], &[]] {
-        let output = program.run(2, faults, &[]);
+    for faults in ["sigsegv", "userfaultfd"] {
+        let output = program.run(2, &["--coherence", "minipages", "--faults", faults], &[]);
         assert_eq!(output.matches("files are right").count(), 2, "{output}");
     }
 }
@@ -76,7 +76,7 @@ fn a_signal_handler_that_touches_shared_memory_interrupts_any_thread_and_hangs_n
     let installed = Installed::get(Linking::Shared);
     let program = installed.compile("alarms");
     for faults in ["userfaultfd", "sigsegv"] {
-        let output = program.run(2, &["--faults", faults], &[]);
+        let output = program.run(2, &["--coherence", "minipages", "--faults", faults], &[]);
         assert_eq!(output.matches("all counted").count(), 2, "{output}");
     }
 }
@@ -147,8 +147,8 @@ fn nothing_of_a_node_works_in_a_forked_child_and_its_parent_goes_on_unharmed() {
     let installed = Installed::get(Linking::Shared);
     let program = installed.compile("forks");
     for (options, arguments) in [
-        (&[][..], &[][..]),
-        (&["--faults", "sigsegv"], &[]),
+        (&["--coherence", "minipages"][..], &[][..]),
+        (&["--coherence", "minipages", "--faults", "sigsegv"], &[]),
         (&["--transport", "udp"], &[]),
         (&["--transport", "ofi:tcp"], &["plain"]),
     ] {

@@ -177,13 +177,14 @@ pub(super) static OPTIONS: [JobOption; 22] = [
     option(
         "coherence",
         INTERFACE,
-        "auto|minipages",
-        |text| one_of(&["auto", "minipages"], text),
+        "auto|minipages|hlrc",
+        |text| one_of(&["auto", "minipages", "hlrc"], text),
         "What keeps shared memory coherent: the processor, or a protocol",
     )
     .details(
         "auto is the processor where all ranks are on one host: they map the same memory. Between hosts, with --transport udp or ofi, and \
-         with --trace it is minipages: allocations move between ranks by page faults, as Millipage's.",
+         with --trace it is minipages: allocations move between ranks by page faults. hlrc moves what has changed, for programs that \
+         synchronise by locks and barriers.",
     )
     .default("auto"),
     option(

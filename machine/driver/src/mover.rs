@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mapwire_host::memory::changes::PageBytes;
 use mapwire_host::memory::{SharedBuffer, raw, words};
 use mapwire_host::views::MultiView;
 use mapwire_nic::{Dma, Piece, Source, Transmit};
@@ -194,6 +195,37 @@ impl OwnBytes {
         // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives, also when it is revoked, or in the
         // privileged view, which is mapped while the views live.
         Some(unsafe { raw::Source::from_raw(first, bytes) })
+    }
+}
+
+impl OwnBytes {
+    /// Copies the page at `offset` out.
+    pub(crate) fn page(&self, offset: u64) -> Option<PageBytes> {
+        let mut page = [0; PAGE_BYTES];
+        self.part(offset as usize, PAGE_BYTES)?.copy_to_slice(&mut page);
+        Some(page)
+    }
+
+    /// Stores a page at `offset`; false: it is not all there.
+    pub(crate) fn set_page(&self, offset: u64, page: &PageBytes) -> bool {
+        let Some(place) = self.part(offset as usize, PAGE_BYTES) else { return false };
+        // SAFETY: the range is mapped, as for `part`, and for stores; the process's threads have no access to the page now, and peers may
+        // change it at any time, for which `copy_in` is made.
+        unsafe { raw::copy_in(place.as_ptr().cast_mut(), page) };
+        true
+    }
+
+    /// Copies a page from one offset to another.
+    pub(crate) fn copy_page(&self, from: u64, to: u64) -> bool {
+        let (from, to) = (self.part(from as usize, PAGE_BYTES), self.part(to as usize, PAGE_BYTES));
+        let Some((from, to)) =
+            from.zip(to).filter(|(from, to)| from.as_ptr().addr().abs_diff(to.as_ptr().addr()) >= PAGE_BYTES)
+        else {
+            return false;
+        };
+        // SAFETY: both ranges are mapped, as for `part`, and do not overlap, as was just checked.
+        unsafe { raw::copy(from.as_ptr(), to.as_ptr().cast_mut(), PAGE_BYTES) };
+        true
     }
 }
 

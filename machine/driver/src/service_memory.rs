@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use mapwire_host::faults::{Access, PageProtection, ProtectionError};
+use mapwire_host::memory::changes::{changes, merge};
 use mapwire_host::memory::{MappedBuffer, SharedBuffer};
 use mapwire_host::views::MultiView;
-use mapwire_vmmc::service::Region;
+use mapwire_translation::PAGE_BYTES;
+use mapwire_vmmc::service::{Change, Region};
 use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{ExportId, ImportId, NodeId};
 
@@ -99,7 +101,7 @@ fn whole(import: &LocalImport) -> Option<&MappedBuffer> {
     import.mapped.as_ref().filter(|memory| memory.part().start == 0)
 }
 
-/// How a region gets into a peer's memory.
+/// How a region gets into a peer's memory, or from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     InPlace,
@@ -248,6 +250,54 @@ impl ServiceMemory {
         }
         let pair = memory.map(|(own, import)| Pair { peer, own: OwnBytes::of_buffer(own), import });
         self.pairs.extend(pair);
+    }
+
+    /// Stores the bytes of a page that differ from its copy at offset `copy` at their places in a peer's memory, as [`store`](Self::store)
+    /// does; where the NIC is to do it, which they are goes to `parts`.
+    pub(crate) fn store_changes(&self, to: NodeId, region: &Region, copy: u64, parts: &mut Vec<(u64, u64)>) -> Stored {
+        parts.clear();
+        let Some((own, import)) = self.own.as_ref().zip(self.peers.of(to)) else { return Stored::Never };
+        let (Some(page), Some(before)) = (own.page(region.offset), own.page(copy)) else { return Stored::Never };
+        let Some(memory) = whole(import) else {
+            changes(&page, &before, |start, length| parts.push((start as u64, length as u64)));
+            let address = own.part(region.offset as usize, PAGE_BYTES).map(|page| page.as_ptr().addr() as u64);
+            return address.map_or(Stored::Never, |address| Stored::ByNic(import.id, address));
+        };
+        let mut is_stored = true;
+        changes(&page, &before, |start, length| {
+            is_stored &= memory.put(region.offset as usize + start, &page[start..start + length]);
+        });
+        if is_stored { Stored::InPlace } else { Stored::Never }
+    }
+
+    /// Fetches a page of a peer's memory to the offset `at` of this one.
+    pub(crate) fn fetch(&self, from: NodeId, region: &Region, at: u64) -> Stored {
+        let Some((own, import)) = self.own.as_ref().zip(self.peers.of(from)) else { return Stored::Never };
+        let Some(memory) = whole(import) else {
+            let place = own.part(at as usize, PAGE_BYTES).map(|page| page.as_ptr().addr() as u64);
+            return place.map_or(Stored::Never, |address| Stored::ByNic(import.id, address));
+        };
+        let mut page = [0; PAGE_BYTES];
+        let is_fetched = memory.read(region.offset as usize, &mut page).is_ok() && own.set_page(at, &page);
+        if is_fetched { Stored::InPlace } else { Stored::Never }
+    }
+
+    /// Copies or merges pages of this rank's memory.
+    pub(crate) fn change(&mut self, change: Change) {
+        let done = self.own.as_ref().is_some_and(|own| match change {
+            Change::Copy { from, to } => own.copy_page(from, to),
+            Change::Merge { page: at, copy, fetched } => {
+                let (Some(mut page), Some(before), Some(now)) = (own.page(at), own.page(copy), own.page(fetched))
+                else {
+                    return false;
+                };
+                merge(&mut page, &before, &now);
+                own.set_page(at, &page) && own.set_page(copy, &now)
+            }
+        });
+        if !done {
+            self.fail(MemoryFault::Outside);
+        }
     }
 
     /// Stores a region at the offset `at` of a peer's memory, where that is mapped: the message that follows it through the ring is

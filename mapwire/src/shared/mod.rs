@@ -115,6 +115,7 @@ impl Shared {
     pub fn coherence(&self) -> Coherence {
         match &self.inner.memory {
             Memory::OneHost(_) => Coherence::Auto,
+            Memory::Protocol(_) if self.node().config().shared.coherence == Coherence::Hlrc => Coherence::Hlrc,
             Memory::Protocol(_) => Coherence::Minipages,
         }
     }

@@ -7,7 +7,7 @@ use mapwire_driver::engine::{Engine, TracedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_driver::threads::MAX_THREADS;
-use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
+use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress, Protocol as ModelProtocol};
 use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, watch};
 use mapwire_host::memory::raw;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
@@ -19,7 +19,8 @@ use mapwire_wire::{ExportId, Rights, TraceOp};
 
 use super::calls::{Calls, HANDLER, call};
 use super::error::SharedError;
-use super::freed::{Freed, block_bytes};
+use super::freed::{Freed, HEAD_BYTES, Head, block_bytes};
+use crate::config::Coherence;
 use crate::error::{Error, Result};
 use crate::node::Node;
 
@@ -63,8 +64,20 @@ impl Protocol {
         }
         let settings = &node.config().shared;
         let base = settings.base.map_or(DEFAULT_BASE, |base| base as usize);
-        let layout =
-            ViewLayout::new(base, settings.bytes as usize, usize::from(settings.views)).map_err(SharedError::from)?;
+        let ranks = u16::try_from(node.size()).unwrap_or(u16::MAX);
+        let is_lazy = settings.coherence == Coherence::Hlrc;
+        let views = if is_lazy { 1 } else { settings.views };
+        let pages = u32::try_from(settings.bytes.div_ceil(PAGE_BYTES as u64)).unwrap_or(u32::MAX);
+        let mut model = ModelConfig::new(node.rank() as u16, ranks, MAX_THREADS as u16, pages, views);
+        model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
+        let mut spare_pages = 0;
+        if is_lazy {
+            model.protocol = ModelProtocol::Hlrc;
+            // Twins lie behind what is shared.
+            spare_pages = model.twins as usize;
+        }
+        let bytes = (pages as usize + spare_pages) * PAGE_BYTES;
+        let layout = ViewLayout::new(base, bytes, usize::from(views)).map_err(SharedError::from)?;
         let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
         let protection = match settings.faults {
             Some(backend) => PageProtection::new(backend, Arc::clone(&views)),
@@ -72,10 +85,6 @@ impl Protocol {
         }
         .map_err(SharedError::from)?;
         let backend = protection.backend();
-        let pages = u32::try_from(layout.pages()).unwrap_or(u32::MAX);
-        let ranks = u16::try_from(node.size()).unwrap_or(u16::MAX);
-        let mut model = ModelConfig::new(node.rank() as u16, ranks, MAX_THREADS as u16, pages, settings.views);
-        model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
         let dsm = Dsm::new(model).map_err(SharedError::from)?;
         let calls = Box::new(Calls::new(engine, &views));
         let context = core::ptr::from_ref(&*calls) as usize;
@@ -129,44 +138,36 @@ impl Protocol {
         }
     }
 
-    /// As [`alloc`](Self::alloc), perhaps of what was used before.
+    /// A block of `bytes`, perhaps one that was used before. A head before it says how long it is, for whoever frees it.
     pub(super) fn malloc(&self, bytes: u64) -> Result<u64> {
-        let bytes = block_bytes(bytes);
-        self.freed.take(bytes).map_or_else(|| self.alloc(bytes), Ok)
+        self.block(bytes, HEAD_BYTES)
     }
 
     pub(super) fn calloc(&self, bytes: u64) -> Result<u64> {
-        let bytes = block_bytes(bytes);
-        let Some(address) = self.freed.take(bytes) else { return self.alloc(bytes) };
+        let address = self.malloc(bytes)?;
         for at in (0..bytes).step_by(8) {
-            // SAFETY: within a minipage of so many bytes, a multiple of 16, which nobody else uses now.
+            // SAFETY: within a block of so many bytes, in steps of 16 whole, which nobody else uses now.
             unsafe { raw::store((address + at) as *mut u64, 0) };
         }
         Ok(address)
     }
 
+    /// Up to a page, which is what minipages are aligned to at most.
     pub(super) fn aligned_alloc(&self, align: u64, bytes: u64) -> Result<u64> {
-        // Longer minipages are aligned to more.
-        let least = match align {
-            1..=16 => 1,
-            17..=64 => 64,
-            65..=4096 => 4096,
-            _ => 0,
-        };
-        if least == 0 || !align.is_power_of_two() {
-            return Err(Error::Misplaced { address: PAGE_BYTES as u64, align });
+        if !align.is_power_of_two() || align > PAGE_BYTES as u64 {
+            return Err(SharedError::Heap(HeapError::Align { align }).into());
         }
-        self.malloc(bytes.max(least))
+        self.block(bytes, align.max(HEAD_BYTES))
     }
 
     pub(super) fn realloc(&self, address: u64, bytes: u64) -> Result<u64> {
         let before = self.usable_bytes(address)?;
-        if block_bytes(bytes) == before {
+        if bytes <= before && bytes > before / 2 {
             return Ok(address);
         }
         let moved = self.malloc(bytes)?;
-        for at in (0..before.min(block_bytes(bytes))).step_by(8) {
-            // SAFETY: both are minipages of this length at least, or, at the end of one from `alloc`, within its last page.
+        for at in (0..before.min(bytes)).step_by(8) {
+            // SAFETY: both are blocks of so many bytes, in steps of 16 whole.
             unsafe { raw::store((moved + at) as *mut u64, raw::load((address + at) as *const u64)) };
         }
         self.free(address)?;
@@ -174,35 +175,69 @@ impl Protocol {
     }
 
     pub(super) fn free(&self, address: u64) -> Result<()> {
-        let bytes = self.usable_bytes(address)?;
-        match self.freed.keep(address, bytes) {
-            true => Ok(()),
-            false => Err(SharedError::Heap(HeapError::NotAllocated { address: address as usize }).into()),
+        let head = self.head(address)?;
+        self.set_head(address, Head { is_freed: true, ..head });
+        self.freed.keep(head.start(address), head.bytes);
+        Ok(())
+    }
+
+    pub(super) fn usable_bytes(&self, address: u64) -> Result<u64> {
+        let head = self.head(address)?;
+        Ok(head.bytes - (address - head.start(address)))
+    }
+
+    /// A block whose user's part begins `offset` bytes behind its start.
+    fn block(&self, bytes: u64, offset: u64) -> Result<u64> {
+        let too_long = || SharedError::Heap(HeapError::TooLong { count: 1, bytes });
+        let all = block_bytes(bytes.checked_add(offset).ok_or_else(too_long)?);
+        // A block of a page or more begins on a page; so do shorter ones that must.
+        let all = if offset > 64 { all.max(PAGE_BYTES as u64) } else { all.max(64) };
+        let start = self.freed.take(all).map_or_else(|| self.alloc(all), Ok)?;
+        let address = start + offset;
+        self.set_head(address, Head { bytes: all, offset, is_freed: false });
+        Ok(address)
+    }
+
+    fn set_head(&self, address: u64, head: Head) {
+        let [first, second] = head.words(address);
+        // SAFETY: the head lies before each block, in memory of the heap's own.
+        unsafe {
+            raw::store((address - HEAD_BYTES) as *mut u64, first);
+            raw::store((address - HEAD_BYTES + 8) as *mut u64, second);
         }
     }
 
-    /// The bytes of the minipage that begins at `address`.
-    pub(super) fn usable_bytes(&self, address: u64) -> Result<u64> {
+    /// The head of the block at `address`, which any rank may have written: all of it is checked.
+    fn head(&self, address: u64) -> Result<Head> {
         let layout = *self.layout();
+        let not_allocated = || SharedError::Heap(HeapError::NotAllocated { address: address as usize });
         let outside = || HeapError::Outside { address: address as usize, data: layout.views_range() };
-        let (view, offset) = layout.locate(address as usize).ok_or_else(outside).map_err(SharedError::Heap)?;
-        let page = (offset / PAGE_BYTES) as u64;
-        let known = |dsm: &mut Dsm, _| Ok(dsm.minipage_at(view as u16, page));
-        let mut found = self.calls.command(&[], known)?;
-        if found.is_none() {
-            // Another rank has made it, if any has: this one learns of it by fetching it.
-            let fetch = TracedCall::of(TraceOp::ReadFault, address);
-            self.calls
-                .operate(fetch, |dsm, thread| dsm.handle_fault(now_ns(), thread, view as u16, page, Access::Read))?;
-            found = self.calls.command(&[], known)?;
+        let located = layout.locate(address as usize).filter(|_| address.is_multiple_of(16));
+        let (view, offset) = located.ok_or_else(outside).map_err(SharedError::Heap)?;
+        if offset < HEAD_BYTES as usize {
+            return Err(not_allocated().into());
         }
-        match found {
-            Some((minipage, _)) if minipage.offset_bytes == offset as u64 => Ok(minipage.length_bytes),
-            Some((minipage, _)) => {
-                let block = address as usize - offset + minipage.offset_bytes as usize;
-                Err(SharedError::Heap(HeapError::Inside { address: address as usize, block }).into())
+        let page = (offset - HEAD_BYTES as usize) / PAGE_BYTES;
+        // Without this a load where nothing is allocated would end the rank.
+        let fetch = TracedCall::of(TraceOp::ReadFault, address);
+        let found = self
+            .calls
+            .operate(fetch, |dsm, thread| dsm.handle_fault(now_ns(), thread, view as u16, page as u64, Access::Read))?;
+        if let Some(Outcome::Failed(_)) = found {
+            return Err(not_allocated().into());
+        }
+        // SAFETY: mapped, within what is allocated.
+        let words = unsafe {
+            [raw::load((address - HEAD_BYTES) as *const u64), raw::load((address - HEAD_BYTES + 8) as *const u64)]
+        };
+        let room = (layout.bytes - offset) as u64;
+        match Head::of(address, words).filter(|head| head.bytes - head.offset <= room && head.offset <= offset as u64) {
+            Some(head) if !head.is_freed => Ok(head),
+            Some(_) => {
+                let by = mapwire_segment::heap::Allocated { rank: None, location: 0 };
+                Err(SharedError::Heap(HeapError::FreedTwice { address: address as usize, by }).into())
             }
-            None => Err(SharedError::Heap(HeapError::NotAllocated { address: address as usize }).into()),
+            None => Err(not_allocated().into()),
         }
     }
 
@@ -306,8 +341,14 @@ impl Protocol {
         let first = self.first_broadcast(ours)?;
         self.node.openings().fetch_add(1, Ordering::Relaxed);
         let our_bytes = layout.bytes as u64;
-        let bytes = self.broadcast(0, our_bytes)?;
-        let (name, ours, first) = if bytes != our_bytes {
+        let coherence = self.node.config().shared.coherence;
+        // Lengths have 47 bits.
+        let told = self.broadcast(0, our_bytes | (coherence as u64) << 56)?;
+        let (bytes, theirs) = (told & ((1 << 56) - 1), told >> 56);
+        let (name, ours, first) = if (coherence == Coherence::Hlrc) != (theirs == Coherence::Hlrc as u64) {
+            let theirs = Coherence::ALL.get(theirs as usize).map_or("another".to_owned(), ToString::to_string);
+            ("MAPWIRE_COHERENCE", coherence.to_string(), theirs)
+        } else if bytes != our_bytes {
             ("MAPWIRE_SHARED", our_bytes.to_string(), format!("{bytes} bytes"))
         } else if views(first) != views(ours) {
             let text = |word| views(word).to_string();

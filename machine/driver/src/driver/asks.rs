@@ -6,7 +6,7 @@ use mapwire_transport::fabric::Fabric;
 
 use super::Driver;
 use crate::ids::PROCESS;
-use crate::memories::Store;
+use crate::memories::{Store, Transfer};
 
 impl<F: Fabric> Driver<F> {
     /// Carries out what the models and services ask for. Whether there was anything.
@@ -26,7 +26,20 @@ impl<F: Fabric> Driver<F> {
     fn serve_asks(&mut self) -> bool {
         while let Some(Ask { act, .. }) = self.local.node.poll_ask() {
             match act {
-                Act::Store { handler, to, region, at } => self.store(Store { handler, to, region, at }),
+                Act::Store { handler, to, region, at } => {
+                    self.store(Store { handler, to, region, transfer: Transfer::Store { at } });
+                }
+                Act::StoreChanges { handler, to, region, copy } => {
+                    self.store(Store { handler, to, region, transfer: Transfer::Changes { copy } });
+                }
+                Act::Fetch { handler, from: to, region, at } => {
+                    self.store(Store { handler, to, region, transfer: Transfer::Fetch { at } });
+                }
+                Act::Change { handler, change } => {
+                    if let Some(memory) = self.local.memories.of_service(handler) {
+                        memory.change(change);
+                    }
+                }
                 Act::Protect { handler, region, access } => self.local.memories.protect(handler, &region, access),
                 act => self.serve_rare(act),
             }
@@ -63,9 +76,12 @@ impl<F: Fabric> Driver<F> {
                 self.local.memories.of_services().for_each(|(_, memory)| memory.handle_revoked(from.node, export));
             }
             Act::Meet { handler, to } => self.meet(handler, to.node),
-            // Lazy consistency, which no service of this computer runs: the service is told that its peer is lost.
-            Act::StoreChanges { .. } | Act::Fetch { .. } => self.local.node.handle_stored(PROCESS, false),
-            Act::Store { .. } | Act::Protect { .. } | Act::Change { .. } => {}
+            // These are served above.
+            Act::Store { .. }
+            | Act::StoreChanges { .. }
+            | Act::Fetch { .. }
+            | Act::Change { .. }
+            | Act::Protect { .. } => {}
         }
     }
 }

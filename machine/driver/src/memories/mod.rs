@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_host::memory::SharedBuffer;
 use mapwire_node::{HostErrorOf, Node};
-use mapwire_translation::{AnyDesign, PageRange, PinRules};
+use mapwire_translation::{AnyDesign, PAGE_BYTES, PageRange, PinRules};
 use mapwire_transport::ofi::Ofi;
 use mapwire_vmmc::service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, TRACE_FLAG_DIRECT, TraceOp};
@@ -47,11 +47,13 @@ pub(crate) struct Memories {
     of_services: Vec<(HandlerId, ServiceMemory)>,
     /// A store that the page-fault handler has left to others.
     left_store: Option<Store>,
+    /// Parts of a page, for one transfer after the other.
+    parts: Vec<(u64, u64)>,
     /// Memory that libfabric moves, where it does.
     rma: Option<Box<Rma>>,
 }
 
-/// What a service asks to have stored into a peer's memory.
+/// What a service asks to have stored into a peer's memory, or fetched from there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     /// Whose service asks.
@@ -60,8 +62,18 @@ pub(crate) struct Store {
     pub to: Endpoint,
     /// Which bytes of the service's memory.
     pub region: Region,
-    /// Where the first of them goes, in bytes from the start of the peer's memory.
-    pub at: u64,
+    pub transfer: Transfer,
+}
+
+/// Which bytes go where. Offsets are in the service's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Transfer {
+    /// All, to this offset of the peer's memory.
+    Store { at: u64 },
+    /// Those that differ from the copy at this offset, to their places.
+    Changes { copy: u64 },
+    /// The peer's, to this offset here.
+    Fetch { at: u64 },
 }
 
 impl Memories {
@@ -78,6 +90,7 @@ impl Memories {
             stored_in_place: StoredInPlace::default(),
             of_services: Vec::new(),
             left_store: None,
+            parts: Vec::with_capacity(PAGE_BYTES / 2),
             rma: None,
         };
         Ok((memories, rules))
@@ -206,8 +219,14 @@ impl Memories {
     /// with it all that the services ask for next.
     #[inline]
     pub(crate) fn store(&mut self, node: &mut Node<AnyDesign>, outcomes: &mut Outcomes, store: Store) {
-        let Store { handler, to, region, at } = store;
-        let stored = self.of_service(handler).map_or(Stored::Never, |memory| memory.store(to.node, &region, at));
+        let Store { handler, to, region, transfer } = store;
+        let mut parts = core::mem::take(&mut self.parts);
+        let stored = self.of_service(handler).map_or(Stored::Never, |memory| match transfer {
+            Transfer::Store { at } => memory.store(to.node, &region, at),
+            Transfer::Changes { copy } => memory.store_changes(to.node, &region, copy, &mut parts),
+            Transfer::Fetch { at } => memory.fetch(to.node, &region, at),
+        });
+        self.parts = parts;
         match stored {
             Stored::ByNic(..) if node.is_confined() => {
                 self.left_store = Some(store);
@@ -216,7 +235,15 @@ impl Memories {
             }
             Stored::ByNic(import, address) => {
                 // If it fails the service is told that the store is lost.
-                if let Err(error) = node.store_by_import(PROCESS, self.frames.pins_mut(), import, address) {
+                let pins = self.frames.pins_mut();
+                let begun = match transfer {
+                    Transfer::Store { .. } => node.store_by_import(PROCESS, pins, import, address),
+                    Transfer::Changes { .. } => {
+                        node.store_changes_by_import(PROCESS, pins, (import, address), &self.parts)
+                    }
+                    Transfer::Fetch { .. } => node.fetch_by_import(PROCESS, pins, import, address),
+                };
+                if let Err(error) = begun {
                     self.log_unserved(error, outcomes);
                 }
             }

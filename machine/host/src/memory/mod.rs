@@ -41,6 +41,7 @@
 #[allow(unsafe_code)]
 mod adoption;
 mod buffer;
+pub mod changes;
 pub(crate) mod error;
 #[allow(unsafe_code)]
 mod forks;
