@@ -32,6 +32,8 @@ pub(crate) struct Serving {
     pub refused: Option<Refusal>,
     /// Old value of an updated word: the answer, even if the export is revoked.
     pub value: Option<u64>,
+    /// How often the next chunk has waited for the host.
+    pub tries: u32,
 }
 
 impl Serving {
@@ -48,6 +50,7 @@ impl Serving {
             ahead: None,
             refused: None,
             value: None,
+            tries: 0,
         }
     }
 

@@ -18,7 +18,7 @@ const MAX_FOUND: usize = 256;
 
 /// Attempts at a packet before it is given up: each time the host supplies one of its pages it evicts another, for example if
 /// fewer pages may be pinned than a packet has.
-const MAX_TRIES: u32 = 256;
+pub(crate) const MAX_TRIES: u32 = 256;
 
 /// Attempts at a packet after which the pages that it lacks are noted when they are requested, and then taken from where they are
 /// pinned: what other peers' packets lack evicts them from the cache before the next attempt.

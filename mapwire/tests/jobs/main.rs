@@ -23,6 +23,7 @@ mod hostile_control;
 mod hostile_datagrams;
 mod hostile_memory;
 mod hostile_packets;
+mod lazy;
 mod libfabric;
 mod limits;
 mod locks;

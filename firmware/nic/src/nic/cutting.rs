@@ -12,6 +12,7 @@ use crate::answers::{Answer, Serving, StoreRefusal};
 use crate::error::CommandError;
 use crate::pieces::Piece;
 use crate::processes::{Long, Sending};
+use crate::stalled::MAX_TRIES;
 use crate::transmit::{Source, Work};
 
 /// A piece of a transfer that fits in one packet, and what was found of the page behind it.
@@ -193,7 +194,7 @@ impl<D: TranslationDesign> Nic<D> {
             Some(Answer::Serve(serving)) => {
                 let served = self.serve_chunk(to, serving);
                 if !served {
-                    self.answers.put_back(index, serving);
+                    self.answers.put_back(index, Serving { tries: serving.tries.saturating_add(1), ..serving });
                     self.stall_peer(index);
                 }
                 Some(served)
@@ -239,6 +240,14 @@ impl<D: TranslationDesign> Nic<D> {
             self.outbound.push_plain(to, &refusal);
             return true;
         }
+        if self.pinned_late.contains(&cut.export) {
+            let most = cut.remaining.min(self.chunk_bytes_to(to) as u64);
+            match self.ask_for_pages(cut.process, cut.address, most) {
+                Err(_) if cut.tries < MAX_TRIES => return false,
+                Err(_) => return self.serve_chunk(to, Serving { refused: Some(Refusal::Busy), ..cut }),
+                Ok(()) => {}
+            }
+        }
         let found = self.chunk(to, cut.process, (cut.address, cut.remaining), cut.ahead, Path::Receive);
         let Chunk { piece, next } = match found {
             Ok(chunk) => chunk,
@@ -258,6 +267,7 @@ impl<D: TranslationDesign> Nic<D> {
                 remaining: cut.remaining - length,
                 sent: cut.sent + length,
                 ahead: next.frame(),
+                tries: 0,
                 refused: matches!(next, Next::Lacks(Lack::NotPinned { .. })).then_some(Refusal::Busy),
                 ..cut
             };

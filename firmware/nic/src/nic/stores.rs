@@ -114,7 +114,11 @@ impl<D: TranslationDesign> Nic<D> {
     fn locate(&mut self, store: &Store, target: &Target) -> Result<Option<SignalWrite>, Lack> {
         let process = target.process;
         if self.pinned_late.contains(&store.export) {
-            self.ask_for_pages(target, store.length)?;
+            let data = self.ask_for_pages(process, target.address, store.length.into());
+            if let Some(signal) = target.signal {
+                self.ask_for_pages(process, signal, 1)?;
+            }
+            data?;
         }
         self.scatter(process, target.address, store.length, Path::Receive)?;
         let signal = match (store.signal, target.signal) {
@@ -134,24 +138,15 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(signal)
     }
 
-    /// Asks the host for the pages of a store that are not pinned.
+    /// Asks the host for those of the pages that hold `bytes` at `address` that are not pinned.
     #[cold]
-    fn ask_for_pages(&mut self, target: &Target, length: u32) -> Result<(), Lack> {
-        let owner = Owner(target.process.0);
-        let pages = PageRange::covering(target.address, length.into());
-        let signal = target.signal.map(|address| PageRange::covering(address, 1));
-        let mut lacks = false;
-        for pages in [Some(pages), signal].into_iter().flatten().flatten() {
-            let is_there = |page| !self.translation.installed(owner, page).is_garbage();
-            if let Some(wanted) = pages.into_iter().find(|page| !is_there(*page)) {
-                lacks = true;
-                self.stalled.ask(HostRequest::Fill { process: owner, pages, wanted });
-            }
-        }
-        match lacks {
-            true => Err(Lack::Host),
-            false => Ok(()),
-        }
+    pub(crate) fn ask_for_pages(&mut self, process: ProcessId, address: u64, bytes: u64) -> Result<(), Lack> {
+        let owner = Owner(process.0);
+        let Ok(pages) = PageRange::covering(address, bytes) else { return Ok(()) };
+        let is_there = |page| !self.translation.installed(owner, page).is_garbage();
+        let Some(wanted) = pages.into_iter().find(|page| !is_there(*page)) else { return Ok(()) };
+        self.stalled.ask(HostRequest::Fill { process: owner, pages, wanted });
+        Err(Lack::Host)
     }
 
     /// Records a packet of a message of several; returns the message's start and how much of it has arrived with this packet.
