@@ -304,6 +304,22 @@ impl Mapping {
         unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
     }
 
+    /// As [`byte`](Self::byte); `None` if it is not within the mapping.
+    #[inline(always)]
+    pub fn byte_within(&self, offset: usize) -> Option<&AtomicU8> {
+        // SAFETY: within the mapping, as just checked; copies of these bytes are atomic too.
+        (offset < self.bytes).then(|| unsafe { AtomicU8::from_ptr(self.start.as_ptr().add(offset)) })
+    }
+
+    /// As [`word32`](Self::word32); `None` if it is not within the mapping, or not aligned.
+    #[inline(always)]
+    pub fn word32_within(&self, offset: usize) -> Option<&AtomicU32> {
+        // The length is a multiple of 4.
+        let is_within = offset < self.bytes && offset.is_multiple_of(4);
+        // SAFETY: within the mapping and aligned, as just checked; copies of these bytes are atomic too.
+        is_within.then(|| unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) })
+    }
+
     /// The atomic word of 4 bytes at `offset`, which must be aligned and readable.
     #[inline(always)]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {
