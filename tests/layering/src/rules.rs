@@ -162,6 +162,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bench/src/main.rs", "mod raw"),
     ("bench/src/peers/mod.rs", "mod library"),
     ("bench/src/far/mod.rs", "mod bare"),
+    ("bench/src/heap/mod.rs", "mod mimalloc"),
     ("bench/src/shared/mod.rs", "mod raw_fault"),
     ("bench/src/main.rs", "mod words"),
     ("cli/src/doctor/mod.rs", "mod doors"),
