@@ -72,9 +72,9 @@ const fn bytes_of(class: usize) -> u32 {
 impl Class {
     const fn of(bytes: u32) -> Self {
         let units = match bytes {
-            ..=1024 => 1, // SMALL_BYTES
-            ..=8192 => 4,
-            ..=32768 => 8,
+            ..=1024 => 1,
+            1025..=8192 => 4,
+            8193..=32768 => 8,
             _ => 16,
         };
         let all = units * UNIT_BYTES as u32;

@@ -138,10 +138,10 @@ impl Inner {
     /// `bytes` at a multiple of `align`.
     pub(super) fn take(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Taken, HeapError> {
         for attempt in 0..ATTEMPTS {
-            if let Some(class) = aligned_class(bytes, align) {
-                if let Some(taken) = self.take_block(class)? {
-                    return Ok(taken);
-                }
+            if let Some(class) = aligned_class(bytes, align)
+                && let Some(taken) = self.take_block(class)?
+            {
+                return Ok(taken);
             }
             if let Some(taken) = self.take_run(bytes, align)? {
                 return Ok(taken);

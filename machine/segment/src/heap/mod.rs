@@ -33,10 +33,13 @@ mod classes;
 mod debug;
 mod error;
 mod inner;
+#[cfg(all(test, loom))]
+#[path = "tests/loom.rs"]
+mod loom_tests;
 mod sharing;
 mod slabs;
 mod survey;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod units;
 

@@ -201,11 +201,12 @@ impl Units {
         let Some(entry) = self.entry(segment, unit) else { return false };
         let changed = entry.compare_exchange(of(from), of(to), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let (more_from, more_to) = ((from >> NUMBER_BITS) as u32, (to >> NUMBER_BITS) as u32);
-        if changed && (more_from > 0 || more_to > 0) {
-            if let Some(second) = self.entry(segment, unit + 1) {
-                let more = if more_to > 0 { MORE | more_to << (u32::BITS - NUMBER_BITS) } else { 0 };
-                second.store(more, Ordering::Release);
-            }
+        if changed
+            && (more_from > 0 || more_to > 0)
+            && let Some(second) = self.entry(segment, unit + 1)
+        {
+            let more = if more_to > 0 { MORE | more_to << (u32::BITS - NUMBER_BITS) } else { 0 };
+            second.store(more, Ordering::Release);
         }
         changed
     }
