@@ -225,6 +225,7 @@ pub type WritingPlace = (&'static str, &'static str);
 
 /// All such files.
 pub const WRITING_PLACES: &[WritingPlace] = &[
+    ("bench/src/heap/passing.rs", "memory of the process that measures, in /proc"),
     ("bench/src/job.rs", THE_LAUNCHERS),
     ("cli/src/run/group.rs", "a control group, which the kernel has made"),
     ("cli/src/see/jobs.rs", "memory of a process, in /proc"),

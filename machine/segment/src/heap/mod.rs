@@ -55,8 +55,8 @@ use inner::{Inner, Taken};
 /// The largest alignment that can be asked for, in bytes: the segment's own.
 pub const MOST_ALIGN: u64 = crate::layout::ALIGN_BYTES as u64;
 
-/// The heap of a segment, as one process sees it. Cheap to clone; forked children may go on to use it. Memory is named by its offset in the
-/// segment, and is at the same address in all ranks.
+/// The heap of a segment, as one process sees it. Cheap to clone; forked children may go on to use it, and signal handlers must not. Memory is
+/// named by its offset in the segment, and is at the same address in all ranks.
 #[derive(Clone, Debug)]
 pub struct Heap {
     inner: Arc<Inner>,
