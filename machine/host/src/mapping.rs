@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::memory::raw::{self, Source};
+use crate::page::PAGE_BYTES;
 
 /// Loads and stores that a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -270,7 +271,15 @@ impl Mapping {
 
     /// Stores `value` to `bytes` at `offset`, which must be writable; false, and nothing stored, when they are not within the mapping.
     pub fn fill(&self, offset: usize, bytes: usize, value: u8) -> bool {
-        let from = [value; crate::page::PAGE_BYTES];
+        static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+        let filled;
+        let from = match value {
+            0 => &ZEROS,
+            value => {
+                filled = [value; PAGE_BYTES];
+                &filled
+            }
+        };
         let Some(start) = self.within(self.bytes, offset, bytes) else { return false };
         let mut done = 0;
         while done < bytes {

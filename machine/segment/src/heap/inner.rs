@@ -102,14 +102,21 @@ impl Inner {
         }
     }
 
-    /// A block of the class that the calling thread keeps.
+    /// A block of the class that the calling thread keeps, and its state.
     #[inline(always)]
-    pub(super) fn take_kept(self: &Arc<Self>, class: usize) -> Option<u64> {
+    fn pop_kept(self: &Arc<Self>, class: usize) -> Option<(Block, &AtomicU8)> {
         cache::with_last(self, |bins| {
             let block = bins.bin(class)?.pop()?;
-            self.segment.byte_in_use(block.state_at)?.store(LIVE, Ordering::Relaxed);
-            Some(block.offset)
+            Some((block, self.segment.byte_in_use(block.state_at)?))
         })
+    }
+
+    /// A block of the class that the calling thread keeps; its content may be anything.
+    #[inline(always)]
+    pub(super) fn take_kept(self: &Arc<Self>, class: usize) -> Option<u64> {
+        let (block, state) = self.pop_kept(class)?;
+        state.store(LIVE, Ordering::Relaxed);
+        Some(block.offset)
     }
 
     /// Says that the program has a block. `None`: it has it already, and that block is lost.
@@ -137,14 +144,20 @@ impl Inner {
 
     /// `bytes` at a multiple of `align`.
     pub(super) fn take(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Taken, HeapError> {
+        if let Some(class) = aligned_class(bytes, align)
+            && let Some((block, state)) = self.pop_kept(class)
+            && let Some(taken) = Self::hand_out(block, class, state)
+        {
+            return Ok(taken);
+        }
+        let mut refused = None;
         for attempt in 0..ATTEMPTS {
-            if let Some(class) = aligned_class(bytes, align)
-                && let Some(taken) = self.take_block(class)?
-            {
-                return Ok(taken);
-            }
-            if let Some(taken) = self.take_run(bytes, align)? {
-                return Ok(taken);
+            match self.try_take(bytes, align) {
+                Ok(Some(taken)) => return Ok(taken),
+                Ok(None) => {}
+                // The file cannot grow; there may be room further in front.
+                Err(error @ HeapError::Segment(_)) => refused = Some(error),
+                Err(error) => return Err(error),
             }
             if attempt > 0 {
                 std::thread::yield_now();
@@ -153,7 +166,16 @@ impl Inner {
             self.slabs().dissolve_all_empty();
         }
         let used_bytes = self.units.taken(&self.segment) * UNIT_BYTES;
-        Err(HeapError::OutOfMemory { bytes, used_bytes, all_bytes: self.units.bytes() })
+        Err(refused.unwrap_or(HeapError::OutOfMemory { bytes, used_bytes, all_bytes: self.units.bytes() }))
+    }
+
+    fn try_take(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
+        if let Some(class) = aligned_class(bytes, align)
+            && let Some(taken) = self.take_block(class)?
+        {
+            return Ok(Some(taken));
+        }
+        self.take_run(bytes, align)
     }
 
     fn take_run(&self, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
