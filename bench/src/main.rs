@@ -11,6 +11,7 @@ extern crate mapwire_console;
 mod args;
 mod directory;
 mod far;
+mod heap;
 mod inbox;
 mod job;
 mod loops;
@@ -63,6 +64,7 @@ const BENCHES: &[Bench] = &[
     ("fault", "read and write faults on minipages, beside their raw parts", shared::fault),
     ("lock", "the shared memory's lock, uncontended and contended, beside a flag round trip", shared::lock),
     ("barrier", "an empty barrier of 2 and 4 ranks, beside a flag round trip", shared::barrier),
+    ("heap", "allocations in memory that ranks share: long, many, freed at once, passed to another process; beside mimalloc", heap::heap),
     ("waiting", "idle ranks, wake-ups, hops, barriers and locks beside futexes; 4 ranks that share processors", waiting::waiting),
     ("traffic", "datagrams among 16 ranks of as many hosts, all to all and all to one, beside bare sockets; and how fairly it is shared", traffic::traffic),
     ("far-scan", "walks over memory four times as large as its share of RAM, beside the kernel's bare copies and drops of pages", far::scan),

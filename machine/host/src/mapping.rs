@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::memory::raw::{self, Source};
+use crate::page::PAGE_BYTES;
 
 /// Loads and stores that a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -270,7 +271,15 @@ impl Mapping {
 
     /// Stores `value` to `bytes` at `offset`, which must be writable; false, and nothing stored, when they are not within the mapping.
     pub fn fill(&self, offset: usize, bytes: usize, value: u8) -> bool {
-        let from = [value; crate::page::PAGE_BYTES];
+        static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+        let filled;
+        let from = match value {
+            0 => &ZEROS,
+            value => {
+                filled = [value; PAGE_BYTES];
+                &filled
+            }
+        };
         let Some(start) = self.within(self.bytes, offset, bytes) else { return false };
         let mut done = 0;
         while done < bytes {
@@ -302,6 +311,22 @@ impl Mapping {
     pub fn byte(&self, offset: usize) -> &AtomicU8 {
         // SAFETY: within the mapping (checked by `at`); copies of these bytes are atomic too.
         unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
+    }
+
+    /// As [`byte`](Self::byte); `None` if it is not within the mapping.
+    #[inline(always)]
+    pub fn byte_within(&self, offset: usize) -> Option<&AtomicU8> {
+        // SAFETY: within the mapping, as just checked; copies of these bytes are atomic too.
+        (offset < self.bytes).then(|| unsafe { AtomicU8::from_ptr(self.start.as_ptr().add(offset)) })
+    }
+
+    /// As [`word32`](Self::word32); `None` if it is not within the mapping, or not aligned.
+    #[inline(always)]
+    pub fn word32_within(&self, offset: usize) -> Option<&AtomicU32> {
+        // The length is a multiple of 4.
+        let is_within = offset < self.bytes && offset.is_multiple_of(4);
+        // SAFETY: within the mapping and aligned, as just checked; copies of these bytes are atomic too.
+        is_within.then(|| unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) })
     }
 
     /// The atomic word of 4 bytes at `offset`, which must be aligned and readable.

@@ -36,14 +36,32 @@ impl OwnWord {
     pub fn several(count: usize) -> Result<Vec<Self>, MemoryError> {
         let bytes = count.max(1).saturating_mul(STRIDE);
         let bytes = round_to_pages(bytes).ok_or(MemoryError::TooLong { bytes })?;
-        let memory = Mapping::anonymous(bytes).map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
-        memory
-            .advise(0, bytes, Advice::LinuxWipeOnFork)
-            .map_err(|errno| MemoryError::of_call("madvise(MADV_WIPEONFORK)", bytes, errno))?;
-        let memory = Arc::new(memory);
+        let memory = Arc::new(wiped(bytes)?);
         let word = |index| Self { word: NonNull::from(memory.word32(index * STRIDE)), _memory: Arc::clone(&memory) };
         Ok((0..count).map(word).collect())
     }
+}
+
+/// `N` words that are 0 at first, and again in each forked child, one behind the other. They are never freed.
+///
+/// # Errors
+/// No memory or address space left.
+pub fn unfreed<const N: usize>() -> Result<&'static [AtomicU32; N], MemoryError> {
+    let bytes = round_to_pages(N.max(1) * 4).ok_or(MemoryError::TooLong { bytes: N })?;
+    let memory = wiped(bytes)?;
+    let words = NonNull::from(memory.word32(0)).cast::<[AtomicU32; N]>();
+    core::mem::forget(memory);
+    // SAFETY: the mapping holds so many words, starts on a page, and is never unmapped; all access to it is atomic.
+    Ok(unsafe { words.as_ref() })
+}
+
+/// Memory that forked children find zeroed.
+fn wiped(bytes: usize) -> Result<Mapping, MemoryError> {
+    let memory = Mapping::anonymous(bytes).map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
+    memory
+        .advise(0, bytes, Advice::LinuxWipeOnFork)
+        .map_err(|errno| MemoryError::of_call("madvise(MADV_WIPEONFORK)", bytes, errno))?;
+    Ok(memory)
 }
 
 impl Deref for OwnWord {
@@ -64,7 +82,9 @@ mod tests {
 
     #[test]
     fn a_child_finds_its_parents_words_empty_and_the_parent_keeps_them() {
-        let words = OwnWord::several(200).unwrap();
+        let several = OwnWord::several(100).unwrap();
+        let unfreed = unfreed::<100>().unwrap();
+        let words: Vec<&AtomicU32> = several.iter().map(|word| &**word).chain(unfreed).collect();
         for (index, word) in words.iter().enumerate() {
             word.store(1 + index as u32, Ordering::Relaxed);
         }

@@ -121,6 +121,24 @@ impl Segment {
         self.is_in_use(offset, 1).then(|| self.mapping.byte(offset as usize))
     }
 
+    /// The byte at `offset`, which is in use; `None` outside of the segment.
+    #[inline(always)]
+    pub(crate) fn byte_in_use(&self, offset: u64) -> Option<&AtomicU8> {
+        self.mapping.byte_within(offset as usize)
+    }
+
+    /// The word of 4 bytes at `offset`, which is in use; `None` outside of the segment, and if it is not aligned.
+    #[inline(always)]
+    pub(crate) fn word32_in_use(&self, offset: u64) -> Option<&AtomicU32> {
+        self.mapping.word32_within(offset as usize)
+    }
+
+    /// Bytes from the start of the segment on that this process knows to be in use.
+    #[inline(always)]
+    pub(crate) fn known_bytes(&self) -> u64 {
+        self.grown.load(Ordering::Relaxed)
+    }
+
     /// Copies what lies at `offset` to `to`; false, and nothing copied, if it is not within what is in use.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> bool {
         self.is_in_use(offset, to.len() as u64) && self.mapping.get(self.mapping.bytes(), offset as usize, to)

@@ -164,6 +164,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bench/src/main.rs", "mod raw"),
     ("bench/src/peers/mod.rs", "mod library"),
     ("bench/src/far/mod.rs", "mod bare"),
+    ("bench/src/heap/mod.rs", "mod mimalloc"),
     ("bench/src/shared/mod.rs", "mod raw_fault"),
     ("bench/src/main.rs", "mod words"),
     ("cli/src/doctor/mod.rs", "mod doors"),
@@ -230,6 +231,7 @@ pub type WritingPlace = (&'static str, &'static str);
 
 /// All such files.
 pub const WRITING_PLACES: &[WritingPlace] = &[
+    ("bench/src/heap/passing.rs", "memory of the process that measures, in /proc"),
     ("bench/src/job.rs", THE_LAUNCHERS),
     ("cli/src/run/group.rs", "a control group, which the kernel has made"),
     ("cli/src/see/jobs.rs", "memory of a process, in /proc"),

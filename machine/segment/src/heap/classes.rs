@@ -3,12 +3,14 @@
 //! Sizes grow in steps of 16 bytes up to 128, then in eight steps from one power of two to the next: a block is at most an eighth longer than
 //! what was asked for. A slab is a run of [units](super::units) that holds blocks of one class:
 //!
-//! | bytes | part |
+//! | part | begins at |
 //! |---|---|
-//! | 0 | its state and link ([`slab`](super::slab)) |
-//! | 64 | a bit a block: taken, by a program or a thread's cache |
-//! | then | a byte a block: what the program has done with it |
-//! | then | the blocks, aligned to the largest power of two in their size, to a page at most |
+//! | its state and link ([`slabs`](super::slabs)) | 0 |
+//! | a byte a block: what the program has done with it | of *small* blocks, up to 1 KiB, at 1/16 of the block's own offset: nothing is divided to find it; of others behind the next |
+//! | a bit a block: taken, by a program or a thread's cache | 4096 for small blocks, else 64 |
+//! | the blocks, aligned to the largest power of two in their size, to a page at most | behind these |
+//!
+//! A slab of small blocks is one unit.
 
 use super::units::UNIT_BYTES;
 
@@ -21,24 +23,29 @@ pub(super) const LEAST_ALIGN: u64 = 16;
 /// The largest alignment that classes give.
 pub(super) const CLASS_ALIGN: u64 = 4096;
 
-/// Offset of the bits in a slab.
-pub(super) const BITS_AT: u64 = 64;
+/// Longest small block, and the number of their classes.
+pub(super) const SMALL_BYTES: u64 = 1024;
+pub(super) const SMALL_CLASSES: usize = 32;
+/// Small blocks begin at multiples of this, and each such multiple has a state.
+pub(super) const GRAIN_BYTES: u64 = 16;
 
 /// How slabs of a class are laid out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Class {
-    /// Bytes of a block.
-    pub(super) bytes: u32,
-    /// Units of a slab.
-    pub(super) units: u32,
-    /// Blocks of a slab.
-    pub(super) blocks: u32,
-    /// Offset of the blocks' states in a slab.
-    pub(super) states_at: u32,
-    /// Offset of the first block in a slab.
-    pub(super) first_at: u32,
     /// 2^40 / `bytes`, rounded up.
     reciprocal: u64,
+    /// Bytes of a block.
+    pub(super) bytes: u32,
+    /// Blocks of a slab.
+    pub(super) blocks: u32,
+    /// Offset of the bits in a slab.
+    pub(super) bits_at: u32,
+    /// Offset of the blocks' states in a slab, unless they are small.
+    states_at: u32,
+    /// Offset of the first block in a slab.
+    pub(super) first_at: u32,
+    /// Bytes of a slab.
+    pub(super) slab_bytes: u32,
 }
 
 /// All classes, by ascending size.
@@ -66,22 +73,34 @@ impl Class {
     const fn of(bytes: u32) -> Self {
         let units = match bytes {
             ..=1024 => 1,
-            ..=8192 => 4,
-            ..=32768 => 8,
+            1025..=8192 => 4,
+            8193..=32768 => 8,
             _ => 16,
         };
         let all = units * UNIT_BYTES as u32;
         let align = 1 << bytes.trailing_zeros();
         let align = if align > CLASS_ALIGN as u32 { CLASS_ALIGN as u32 } else { align };
         let mut blocks = all / bytes;
+        let is_small = bytes <= SMALL_BYTES as u32;
+        let bits_at = if is_small { (UNIT_BYTES / GRAIN_BYTES) as u32 } else { 64 };
         loop {
-            let states_at = BITS_AT as u32 + blocks.div_ceil(64) * 8;
-            let first_at = (states_at + blocks).next_multiple_of(align);
+            let states_at = bits_at + blocks.div_ceil(64) * 8;
+            let end = if is_small { states_at } else { states_at + blocks };
+            let first_at = end.next_multiple_of(align);
             if first_at + blocks * bytes <= all {
                 let reciprocal = (1_u64 << 40).div_ceil(bytes as u64);
-                return Self { bytes, units, blocks, states_at, first_at, reciprocal };
+                return Self { reciprocal, bytes, blocks, bits_at, states_at, first_at, slab_bytes: all };
             }
             blocks -= 1;
+        }
+    }
+
+    /// Offset of a block's state from the start of its slab.
+    #[inline(always)]
+    pub(super) fn state_of(&self, block: u32) -> u64 {
+        match u64::from(self.bytes) {
+            ..=SMALL_BYTES => self.offset_of(block) / GRAIN_BYTES,
+            _ => u64::from(self.states_at) + u64::from(block),
         }
     }
 
@@ -98,21 +117,21 @@ impl Class {
         }
     }
 
-    /// Bytes of a slab.
-    pub(super) fn slab_bytes(&self) -> u64 {
-        u64::from(self.units) * UNIT_BYTES
+    /// Units of a slab.
+    pub(super) fn units(&self) -> u32 {
+        self.slab_bytes / UNIT_BYTES as u32
     }
 
     /// The block that begins `delta` bytes from the start of its slab; else the one that holds this byte, or `None` if none does.
     #[inline(always)]
     pub(super) fn block_at(&self, delta: u64) -> Result<u32, Option<u32>> {
         let from_first = delta.wrapping_sub(self.first_at.into());
-        if from_first >= u64::from(self.blocks) * u64::from(self.bytes) {
-            return Err(None);
+        // Exact within a slab, where `from_first` times `bytes` is less than 2^40; elsewhere it is anything.
+        let block = (from_first.wrapping_mul(self.reciprocal) >> 40) as u32;
+        if block < self.blocks && u64::from(block) * u64::from(self.bytes) == from_first {
+            return Ok(block);
         }
-        // Exact, since `from_first` times `bytes` is less than 2^40.
-        let block = ((from_first * self.reciprocal) >> 40) as u32;
-        if u64::from(block) * u64::from(self.bytes) == from_first { Ok(block) } else { Err(Some(block)) }
+        Err((from_first < u64::from(self.blocks) * u64::from(self.bytes)).then_some(block))
     }
 
     /// Offset of a block from the start of its slab.
@@ -172,7 +191,7 @@ mod tests {
             }
             assert_eq!(class.block_at(u64::from(class.first_at) - 1), Err(None));
             assert_eq!(class.block_at(class.offset_of(class.blocks)), Err(None));
-            assert!(class.offset_of(class.blocks) <= class.slab_bytes());
+            assert!(class.offset_of(class.blocks) <= u64::from(class.slab_bytes));
         }
     }
 
@@ -189,10 +208,28 @@ mod tests {
     }
 
     #[test]
+    fn every_block_of_a_slab_has_a_state_of_its_own_in_the_first_unit() {
+        for (number, class) in TABLE.iter().enumerate() {
+            let states: Vec<u64> = (0..class.blocks).map(|block| class.state_of(block)).collect();
+            assert!(states.is_sorted_by(|a, b| a < b), "{class:?}");
+            let is_small = number < SMALL_CLASSES;
+            assert_eq!(
+                (is_small, is_small),
+                (u64::from(class.bytes) <= SMALL_BYTES, class.slab_bytes == 65536),
+                "{class:?}"
+            );
+            let (first, end) = (states[0], states[states.len() - 1] + 1);
+            let bits = (u64::from(class.bits_at), u64::from(class.bits_at + class.words() * 8));
+            assert!(first >= 8 && (end <= bits.0 || first >= bits.1), "{class:?}");
+            assert!(end.max(bits.1) <= class.first_at.into() && class.first_at < 65536, "{class:?}");
+        }
+    }
+
+    #[test]
     fn a_slab_gives_seven_eighths_of_its_bytes_to_blocks() {
         for class in &TABLE {
             let blocks = u64::from(class.blocks) * u64::from(class.bytes);
-            assert!(blocks * 8 >= class.slab_bytes() * 7 - 64, "{class:?}");
+            assert!(blocks * 8 >= u64::from(class.slab_bytes) * 7 - 64, "{class:?}");
         }
     }
 }

@@ -73,12 +73,10 @@ pub(super) fn by(segment: &Segment, offset: u64, room: u64) -> Allocated {
 pub(super) fn hand_out(segment: &Segment, taken: Taken, record: Record, zeroed: bool) -> Result<(), HeapError> {
     let Taken { offset, room, is_fresh } = taken;
     let record_at = offset + room - RECORD_BYTES;
-    if !is_fresh {
-        if let Some(at) = first_unlike(segment, offset, record_at, FREED) {
-            let by = by(segment, offset, room);
-            let address = |offset: u64| segment.base() + offset as usize;
-            return Err(HeapError::UsedAfterFree { address: address(offset), at: address(at), by });
-        }
+    if !is_fresh && let Some(at) = first_unlike(segment, offset, record_at, FREED) {
+        let by = by(segment, offset, room);
+        let address = |offset: u64| segment.base() + offset as usize;
+        return Err(HeapError::UsedAfterFree { address: address(offset), at: address(at), by });
     }
     if zeroed && !is_fresh {
         segment.fill(offset, record.bytes, 0);

@@ -1,12 +1,11 @@
 //! Where blocks are found, taken and given back, whatever is written around them.
 
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
-use super::cache::{self, Bin, Block};
-use super::classes::{TABLE, aligned_class};
+use super::cache::{self, Block, uncached};
+use super::classes::{GRAIN_BYTES, TABLE, aligned_class};
 use super::error::{Allocated, HeapError};
-use super::process::Process;
 use super::slabs::Slabs;
 use super::units::{UNIT_BYTES, Units, Use};
 use crate::layout::{ALIGN_BYTES, HEAP_AT};
@@ -35,8 +34,6 @@ const STRAYS: usize = 64;
 pub(super) struct Inner {
     segment: Arc<Segment>,
     units: Units,
-    id: u64,
-    process: Process,
     is_debug: bool,
 }
 
@@ -59,7 +56,6 @@ pub(super) struct Taken {
 
 impl Inner {
     pub(super) fn new(segment: Arc<Segment>, is_debug: bool) -> Result<Self, HeapError> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
         let mode = 1 + u32::from(is_debug);
         let word = segment.word32(MODE_AT).ok_or(HeapError::Damaged { at: MODE_AT })?;
         let before = word.compare_exchange(0, mode, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|other| other);
@@ -67,18 +63,7 @@ impl Inner {
             return Err(HeapError::Differs { ours: is_debug });
         }
         let units = Units::new(segment.bytes());
-        let process = Process::new().map_err(crate::SegmentError::from)?;
-        Ok(Self { segment, units, id: LAST.fetch_add(1, Ordering::Relaxed), process, is_debug })
-    }
-
-    #[inline(always)]
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    #[inline(always)]
-    pub(super) fn process(&self) -> u32 {
-        self.process.number()
+        Ok(Self { segment, units, is_debug })
     }
 
     #[inline(always)]
@@ -105,60 +90,74 @@ impl Inner {
         self.segment.base().wrapping_add(offset as usize)
     }
 
-    #[inline(always)]
-    fn state(&self, class: usize, block: Block) -> Result<&AtomicU8, HeapError> {
-        let at = block.slab_at + u64::from(TABLE[class].states_at) + u64::from(block.number);
-        self.segment.byte(at).ok_or(HeapError::Damaged { at })
+    fn state(&self, block: Block) -> Result<&AtomicU8, HeapError> {
+        self.segment.byte(block.state_at).ok_or(HeapError::Damaged { at: block.state_at })
     }
 
     /// Offset and length of a piece.
     pub(super) fn extent(&self, piece: Piece) -> (u64, u64) {
         match piece {
-            Piece::Block { class, block } => {
-                (block.slab_at + TABLE[class].offset_of(block.number), TABLE[class].bytes.into())
-            }
+            Piece::Block { class, block } => (block.offset, TABLE[class].bytes.into()),
             Piece::Run { unit, units } => (self.units.offset_of(unit), units * UNIT_BYTES),
         }
     }
 
-    /// A block of the class. `None`: there are no units left.
+    /// A block of the class that the calling thread keeps, and its state.
     #[inline(always)]
-    pub(super) fn take_block(self: &Arc<Self>, class: usize) -> Result<Option<Taken>, HeapError> {
+    fn pop_kept(self: &Arc<Self>, class: usize) -> Option<(Block, &AtomicU8)> {
+        cache::with_last(self, |bins| {
+            let block = bins.bin(class)?.pop()?;
+            Some((block, self.segment.byte_in_use(block.state_at)?))
+        })
+    }
+
+    /// A block of the class that the calling thread keeps; its content may be anything.
+    #[inline(always)]
+    pub(super) fn take_kept(self: &Arc<Self>, class: usize) -> Option<u64> {
+        let (block, state) = self.pop_kept(class)?;
+        state.store(LIVE, Ordering::Relaxed);
+        Some(block.offset)
+    }
+
+    /// Says that the program has a block. `None`: it has it already, and that block is lost.
+    fn hand_out(block: Block, class: usize, state: &AtomicU8) -> Option<Taken> {
+        let before = state.load(Ordering::Relaxed);
+        if before == LIVE {
+            return None;
+        }
+        state.store(LIVE, Ordering::Relaxed);
+        Some(Taken { offset: block.offset, room: TABLE[class].bytes.into(), is_fresh: before == FRESH })
+    }
+
+    /// A block of the class. `None`: there are no units left.
+    fn take_block(self: &Arc<Self>, class: usize) -> Result<Option<Taken>, HeapError> {
         let slabs = self.slabs();
         for _ in 0..STRAYS {
             let taken = cache::with_bin(self, class, |bin| bin.take(slabs));
-            let taken = taken.unwrap_or_else(|| self.take_uncached(class))?;
-            let Some(block) = taken else { return Ok(None) };
-            let state = self.state(class, block)?;
-            let before = state.load(Ordering::Relaxed);
-            if before != LIVE {
-                state.store(LIVE, Ordering::Relaxed);
-                let offset = block.slab_at + TABLE[class].offset_of(block.number);
-                let room = TABLE[class].bytes.into();
-                return Ok(Some(Taken { offset, room, is_fresh: before == FRESH }));
+            let Some(block) = taken.unwrap_or_else(|| uncached::take(class, slabs))? else { return Ok(None) };
+            if let Some(taken) = Self::hand_out(block, class, self.state(block)?) {
+                return Ok(Some(taken));
             }
         }
         Err(HeapError::Damaged { at: self.segment.bytes() })
     }
 
-    #[cold]
-    fn take_uncached(&self, class: usize) -> Result<Option<Block>, HeapError> {
-        let mut bin = Bin::new(class);
-        let block = bin.take(self.slabs());
-        bin.empty(self.slabs());
-        block
-    }
-
     /// `bytes` at a multiple of `align`.
     pub(super) fn take(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Taken, HeapError> {
+        if let Some(class) = aligned_class(bytes, align)
+            && let Some((block, state)) = self.pop_kept(class)
+            && let Some(taken) = Self::hand_out(block, class, state)
+        {
+            return Ok(taken);
+        }
+        let mut refused = None;
         for attempt in 0..ATTEMPTS {
-            if let Some(class) = aligned_class(bytes, align) {
-                if let Some(taken) = self.take_block(class)? {
-                    return Ok(taken);
-                }
-            }
-            if let Some(taken) = self.take_run(bytes, align)? {
-                return Ok(taken);
+            match self.try_take(bytes, align) {
+                Ok(Some(taken)) => return Ok(taken),
+                Ok(None) => {}
+                // The file cannot grow; there may be room further in front.
+                Err(error @ HeapError::Segment(_)) => refused = Some(error),
+                Err(error) => return Err(error),
             }
             if attempt > 0 {
                 std::thread::yield_now();
@@ -167,7 +166,16 @@ impl Inner {
             self.slabs().dissolve_all_empty();
         }
         let used_bytes = self.units.taken(&self.segment) * UNIT_BYTES;
-        Err(HeapError::OutOfMemory { bytes, used_bytes, all_bytes: self.units.bytes() })
+        Err(refused.unwrap_or(HeapError::OutOfMemory { bytes, used_bytes, all_bytes: self.units.bytes() }))
+    }
+
+    fn try_take(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
+        if let Some(class) = aligned_class(bytes, align)
+            && let Some(taken) = self.take_block(class)?
+        {
+            return Ok(Some(taken));
+        }
+        self.take_run(bytes, align)
     }
 
     fn take_run(&self, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
@@ -188,9 +196,9 @@ impl Inner {
     ///
     /// # Errors
     /// It has nothing there.
-    #[inline(always)]
     pub(super) fn find(&self, offset: u64) -> Result<Piece, HeapError> {
         let Some(unit) = self.units.unit_of(offset) else { return Err(self.outside(offset)) };
+        self.units.note_known(&self.segment);
         match self.units.use_of(&self.segment, unit) {
             Use::Slab { class, back } => {
                 let start =
@@ -201,11 +209,11 @@ impl Inner {
                     Ok(number) => number,
                     Err(holder) => return Err(self.no_block(offset, class, slab_at, holder)),
                 };
-                if !self.segment.is_in_use(slab_at, kind.slab_bytes()) {
+                if !self.segment.is_in_use(slab_at, kind.slab_bytes.into()) {
                     return Err(HeapError::Damaged { at: slab_at });
                 }
-                let block = Block { slab_at, number };
-                match self.state(class, block)?.load(Ordering::Relaxed) {
+                let block = Block::of(slab_at, class, number);
+                match self.state(block)?.load(Ordering::Relaxed) {
                     LIVE => Ok(Piece::Block { class, block }),
                     state => Err(self.not_live(Piece::Block { class, block }, state)),
                 }
@@ -241,13 +249,10 @@ impl Inner {
     #[cold]
     fn no_block(&self, offset: u64, class: usize, slab_at: u64, holder: Option<u32>) -> HeapError {
         let address = self.address(offset);
-        let block = holder.map(|number| Block { slab_at, number });
-        let is_live = |&block: &Block| self.state(class, block).is_ok_and(|it| it.load(Ordering::Relaxed) == LIVE);
+        let block = holder.map(|number| Block::of(slab_at, class, number));
+        let is_live = |&block: &Block| self.state(block).is_ok_and(|it| it.load(Ordering::Relaxed) == LIVE);
         match block.filter(is_live) {
-            Some(block) => {
-                let (at, _) = self.extent(Piece::Block { class, block });
-                HeapError::Inside { address, block: self.address(at) }
-            }
+            Some(block) => HeapError::Inside { address, block: self.address(block.offset) },
             None => HeapError::NotAllocated { address },
         }
     }
@@ -263,21 +268,32 @@ impl Inner {
         HeapError::FreedTwice { address, by }
     }
 
+    /// Gives back a small block that the calling thread has room to keep. `None`, and nothing is done, in all other cases.
+    #[inline(always)]
+    pub(super) fn give_kept(self: &Arc<Self>, offset: u64) -> Option<()> {
+        cache::with_last(self, |bins| {
+            let class = self.units.small_class(&self.segment, offset)?;
+            // The first zone has less than 2^32 grains.
+            let grain = (offset / GRAIN_BYTES) as u32;
+            let state = self.segment.byte_in_use(Block::small(grain).state_at)?;
+            let is_live = state.load(Ordering::Relaxed) == LIVE && offset.is_multiple_of(GRAIN_BYTES);
+            let is_kept = is_live && bins.bin(class)?.push_small(grain);
+            is_kept.then(|| state.store(FREED, Ordering::Relaxed))
+        })
+    }
+
     /// Gives back what [`find`](Self::find) has found.
     ///
     /// # Errors
     /// Another thread has done so meanwhile.
-    #[inline(always)]
     pub(super) fn give(self: &Arc<Self>, piece: Piece) -> Result<(), HeapError> {
         let Piece::Block { class, block } = piece else { return self.give_run(piece) };
-        let state = self.state(class, block)?;
-        if self.is_debug && state.swap(FREED, Ordering::AcqRel) != LIVE {
+        if self.state(block)?.swap(FREED, Ordering::AcqRel) != LIVE {
             return Err(self.not_live(piece, FREED));
         }
-        state.store(FREED, Ordering::Relaxed);
         let slabs = self.slabs();
         if cache::with_bin(self, class, |bin| bin.keep(block, slabs)).is_none() {
-            cache::give(class, core::iter::once(block), slabs);
+            uncached::keep(class, block, slabs);
         }
         Ok(())
     }
@@ -331,10 +347,10 @@ impl Inner {
             let slab_at = self.units.offset_of(unit);
             let blocks = class.into_iter().flat_map(move |class| {
                 let numbers = 0..TABLE[class].blocks;
-                numbers.map(move |number| (class, Block { slab_at, number }))
+                numbers.map(move |number| (class, Block::of(slab_at, class, number)))
             });
-            let is_live = |&(class, block): &(usize, Block)| {
-                self.state(class, block).is_ok_and(|state| state.load(Ordering::Relaxed) == LIVE)
+            let is_live = |&(_, block): &(usize, Block)| {
+                self.state(block).is_ok_and(|state| state.load(Ordering::Relaxed) == LIVE)
             };
             let blocks = blocks.filter(is_live).map(|(class, block)| Piece::Block { class, block });
             blocks.chain(run.map(|units| Piece::Run { unit, units }))

@@ -33,11 +33,13 @@ mod classes;
 mod debug;
 mod error;
 mod inner;
-mod process;
+#[cfg(all(test, loom))]
+#[path = "tests/loom.rs"]
+mod loom_tests;
 mod sharing;
 mod slabs;
 mod survey;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod units;
 
@@ -47,14 +49,14 @@ pub use error::{Allocated, HeapError};
 pub use survey::{ClassStatistics, Leak, Statistics};
 
 use crate::segment::Segment;
-use classes::{LEAST_ALIGN, LONGEST_BYTES, class_of};
+use classes::{LEAST_ALIGN, SMALL_BYTES, class_of};
 use inner::{Inner, Taken};
 
 /// The largest alignment that can be asked for, in bytes: the segment's own.
 pub const MOST_ALIGN: u64 = crate::layout::ALIGN_BYTES as u64;
 
-/// The heap of a segment, as one process sees it. Cheap to clone; forked children may go on to use it. Memory is named by its offset in the
-/// segment, and is at the same address in all ranks.
+/// The heap of a segment, as one process sees it. Cheap to clone; forked children may go on to use it, and signal handlers must not. Memory is
+/// named by its offset in the segment, and is at the same address in all ranks.
 #[derive(Clone, Debug)]
 pub struct Heap {
     inner: Arc<Inner>,
@@ -105,13 +107,18 @@ impl Heap {
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
+    #[inline]
     pub fn malloc(&self, bytes: u64) -> Result<u64, HeapError> {
-        if bytes.wrapping_sub(1) < LONGEST_BYTES && !self.inner.is_debug() {
-            if let Some(taken) = self.inner.take_block(class_of(bytes))? {
-                return Ok(taken.offset);
-            }
+        match self.take_kept(bytes) {
+            Some(offset) => Ok(offset),
+            None => self.allocate(bytes, LEAST_ALIGN, false),
         }
-        self.allocate(bytes, LEAST_ALIGN, false)
+    }
+
+    #[inline(never)]
+    fn take_kept(&self, bytes: u64) -> Option<u64> {
+        let is_small = bytes.wrapping_sub(1) < SMALL_BYTES;
+        if is_small { self.inner.take_kept(class_of(bytes)) } else { None }
     }
 
     /// Allocates `count` times `bytes` zeroed bytes, aligned to 16.
@@ -131,6 +138,7 @@ impl Heap {
         self.allocate(bytes, align, false)
     }
 
+    #[inline(never)]
     fn allocate(&self, bytes: u64, align: u64, zeroed: bool) -> Result<u64, HeapError> {
         if bytes == 0 {
             return Err(HeapError::NoBytes);
@@ -165,6 +173,16 @@ impl Heap {
     /// this is found too, and so are [`Overrun`](HeapError::Overrun) and [`Record`](HeapError::Record), which leave the block allocated.
     #[inline]
     pub fn free(&self, offset: u64) -> Result<(), HeapError> {
+        if self.give_kept(offset) { Ok(()) } else { self.free_slowly(offset) }
+    }
+
+    #[inline(never)]
+    fn give_kept(&self, offset: u64) -> bool {
+        self.inner.give_kept(offset).is_some()
+    }
+
+    #[cold]
+    fn free_slowly(&self, offset: u64) -> Result<(), HeapError> {
         let piece = self.inner.find(offset)?;
         if self.inner.is_debug() {
             self.check_and_poison(piece)?;

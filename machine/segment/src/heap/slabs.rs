@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::classes::{BITS_AT, CLASSES, Class, TABLE};
+use super::classes::{CLASSES, Class, TABLE};
 use super::error::HeapError;
 use super::sharing::{self, Given, HELD, LISTED, ListWords, SlabWords};
 use super::units::{Units, Use};
@@ -58,7 +58,7 @@ impl<'a> Slabs<'a> {
         if let Some(slab) = self.hold_listed(class) {
             return Ok(Some(slab));
         }
-        let units = TABLE[class].units;
+        let units = TABLE[class].units();
         let Some(unit) = self.units.take(self.segment, units.into(), 1)? else { return Ok(None) };
         let slab = Slab { at: self.units.offset_of(unit), class };
         self.words(slab).store_state(HELD);
@@ -70,7 +70,7 @@ impl<'a> Slabs<'a> {
         for _ in 0..STRAYS {
             let unit = u64::from(sharing::pop(&self.list(class))?) - 1;
             let slab = Slab { at: self.units.offset_of(unit), class };
-            let is_whole = self.units.are_usable(self.segment, unit, TABLE[class].units.into());
+            let is_whole = self.units.are_usable(self.segment, unit, TABLE[class].units().into());
             if is_whole && self.words(slab).change_state(LISTED, HELD) {
                 return Some(slab);
             }
@@ -108,7 +108,7 @@ impl<'a> Slabs<'a> {
 
     /// Gives a slab that the caller holds back as units; no block of it is taken.
     fn dissolve(self, slab: Slab) {
-        let units = TABLE[slab.class].units;
+        let units = TABLE[slab.class].units();
         let Some(unit) = self.units.unit_of(slab.at) else { return };
         self.units.clear_slab(self.segment, unit, units);
         self.units.give(self.segment, unit, units.into());
@@ -173,7 +173,7 @@ impl Words<'_> {
     }
 
     fn bits(&self, word: u32) -> Option<&AtomicU64> {
-        self.segment.word64(self.at + BITS_AT + u64::from(word) * 8)
+        self.segment.word64(self.at + u64::from(self.class.bits_at + word * 8))
     }
 }
 

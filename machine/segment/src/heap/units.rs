@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::classes::CLASSES;
+use super::classes::{CLASSES, SMALL_CLASSES};
 use super::error::HeapError;
 use crate::layout::{ALIGN_BYTES, DATA_AT, HEAP_AT, HEAP_BYTES};
 use crate::segment::Segment;
@@ -25,8 +25,9 @@ const HIGHEST_AT: u64 = HEAP_AT + 192;
 /// The words of the first zone.
 const FIRST_AT: u64 = HEAP_AT + (16 << 10);
 const FIRST_UNITS: u64 = 1 << 19;
+const FIRST_ENTRIES_AT: u64 = FIRST_AT + FIRST_UNITS / 8;
 
-const _: () = assert!(FIRST_AT + FIRST_UNITS / 8 + FIRST_UNITS * 4 <= HEAP_AT + HEAP_BYTES);
+const _: () = assert!(FIRST_ENTRIES_AT + FIRST_UNITS * 4 <= HEAP_AT + HEAP_BYTES);
 
 /// Entries: the low byte says what the unit is.
 const IS: u32 = 0xff;
@@ -63,6 +64,8 @@ struct Zone {
 /// The units of a segment. Numbers of units are checked where they come from the segment, not here.
 #[derive(Debug)]
 pub(super) struct Units {
+    /// Bytes of the first zone that this process knows to be in use.
+    known_bytes: AtomicU64,
     zones: [Zone; 2],
 }
 
@@ -73,7 +76,7 @@ impl Units {
             first: 0,
             units: fit(DATA_AT).min(FIRST_UNITS),
             bits_at: FIRST_AT,
-            entries_at: FIRST_AT + FIRST_UNITS / 8,
+            entries_at: FIRST_ENTRIES_AT,
             data_at: DATA_AT,
             hint_at: HINTS_AT,
         };
@@ -83,7 +86,7 @@ impl Units {
         let data_at = (entries_at + most * 4).next_multiple_of(ALIGN_BYTES as u64);
         let second =
             Zone { first: first.units, units: fit(data_at), bits_at, entries_at, data_at, hint_at: HINTS_AT + 64 };
-        Self { zones: [first, second] }
+        Self { known_bytes: AtomicU64::new(0), zones: [first, second] }
     }
 
     /// Bytes of all units.
@@ -111,6 +114,27 @@ impl Units {
         let zone = if offset < second.data_at { first } else { second };
         let unit = offset.checked_sub(zone.data_at)? / UNIT_BYTES;
         (unit < zone.units).then_some(zone.first + unit)
+    }
+
+    /// The class of the slab of small blocks in the unit that holds an offset; the whole unit is in use then. `None`: there is none, or it is
+    /// not in the first zone, or this process does not know of it.
+    #[inline(always)]
+    pub(super) fn small_class(&self, segment: &Segment, offset: u64) -> Option<usize> {
+        // The entries of the units before the data, as it were, precede the others.
+        const ENTRIES_AT: u64 = FIRST_ENTRIES_AT - DATA_AT / UNIT_BYTES * 4;
+        if offset.wrapping_sub(DATA_AT) >= self.known_bytes.load(Ordering::Relaxed) {
+            return None;
+        }
+        // The words of the first zone are always in use.
+        let entry = segment.word32_in_use(ENTRIES_AT + offset / UNIT_BYTES * 4)?.load(Ordering::Relaxed);
+        let class = (entry & IS).wrapping_sub(1) as usize;
+        (class < SMALL_CLASSES).then_some(class)
+    }
+
+    /// Takes note of how much of the first zone is in use.
+    pub(super) fn note_known(&self, segment: &Segment) {
+        let known = segment.known_bytes().saturating_sub(DATA_AT).min(self.zones[0].units * UNIT_BYTES);
+        self.known_bytes.store(known - known % UNIT_BYTES, Ordering::Relaxed);
     }
 
     /// Whether `units` from `unit` on lie in one zone, and accesses to them do not fault.
@@ -177,11 +201,12 @@ impl Units {
         let Some(entry) = self.entry(segment, unit) else { return false };
         let changed = entry.compare_exchange(of(from), of(to), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let (more_from, more_to) = ((from >> NUMBER_BITS) as u32, (to >> NUMBER_BITS) as u32);
-        if changed && (more_from > 0 || more_to > 0) {
-            if let Some(second) = self.entry(segment, unit + 1) {
-                let more = if more_to > 0 { MORE | more_to << (u32::BITS - NUMBER_BITS) } else { 0 };
-                second.store(more, Ordering::Release);
-            }
+        if changed
+            && (more_from > 0 || more_to > 0)
+            && let Some(second) = self.entry(segment, unit + 1)
+        {
+            let more = if more_to > 0 { MORE | more_to << (u32::BITS - NUMBER_BITS) } else { 0 };
+            second.store(more, Ordering::Release);
         }
         changed
     }

@@ -93,6 +93,12 @@ fn a_limit_of_files_is_named_and_memory_within_it_is_given() {
         let error = heap.alloc(20 << 20, 1).unwrap_err();
         assert!(error.to_string().contains("RLIMIT_FSIZE"), "{error}");
         heap.free(block).unwrap();
+        let block = heap.alloc(20 << 20, 1).unwrap();
+        heap.free(block).unwrap();
+        // What is kept in other sizes is used before the limit is named.
+        let blocks: Vec<u64> = core::iter::from_fn(|| heap.malloc(500).ok()).collect();
+        assert!(blocks.len() > 40_000, "{}", blocks.len());
+        blocks.into_iter().for_each(|block| heap.free(block).unwrap());
         heap.alloc(20 << 20, 1).unwrap();
     });
 }

@@ -157,6 +157,57 @@ fn what_a_thread_kept_is_given_back_when_it_ends() {
 }
 
 #[test]
+fn a_thread_that_is_at_its_end_still_allocates_and_frees() {
+    /// Allocates and frees when it is dropped.
+    struct Late(Heap, u64);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            for bytes in [10, 5000, 200_000] {
+                let block = self.0.alloc(bytes, 1).unwrap();
+                self.0.free(block).unwrap();
+            }
+            self.0.free(self.1).unwrap();
+        }
+    }
+    std::thread_local! {
+        static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) };
+    }
+    let heap = heap(64 << 20);
+    let inner = heap.clone();
+    let thread = std::thread::spawn(move || {
+        // What is used first is dropped last: after the thread's cache.
+        LATE.with(|late| *late.borrow_mut() = None);
+        let block = inner.malloc(10).unwrap();
+        LATE.with(|late| *late.borrow_mut() = Some(Late(inner, block)));
+    });
+    thread.join().unwrap();
+    heap.trim();
+    assert_eq!((heap.statistics().blocks, heap.statistics().taken_bytes), (0, 0));
+}
+
+#[test]
+fn heaps_that_a_thread_uses_in_turn_or_one_after_the_other_keep_apart() {
+    for _ in 0..5 {
+        let heaps = [0, 1].map(|_| heap(32 << 20));
+        let mut blocks = Vec::new();
+        for nth in 0..2000_u64 {
+            let heap = &heaps[nth as usize % 2];
+            let block = heap.malloc(nth % 700 + 1).unwrap();
+            heap.fill(block, nth % 700 + 1, nth as u8);
+            blocks.push((heap, block, nth));
+        }
+        for (heap, block, nth) in blocks {
+            assert_eq!(heap.first_unlike(block, nth % 700 + 1, nth as u8), None);
+            heap.free(block).unwrap();
+        }
+        for heap in heaps {
+            heap.trim();
+            assert_eq!(heap.statistics().taken_bytes, 0);
+        }
+    }
+}
+
+#[test]
 fn figures_count_blocks_by_their_size() {
     let heap = heap(64 << 20);
     for bytes in [16, 16, 1000, 200_000] {
