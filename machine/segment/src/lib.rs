@@ -20,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+mod adopting;
 mod error;
 pub mod layout;
 mod meeting;
@@ -27,6 +28,7 @@ mod segment;
 pub mod sync;
 mod waiting;
 
+pub use adopting::Adoption;
 pub use error::SegmentError;
 pub use meeting::{Meeting, Settings};
 pub use segment::Segment;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use mapwire_driver::engine::Engine;
 use mapwire_host::waiting::Patience;
 use mapwire_segment::sync::{Objects, SyncError};
-use mapwire_segment::{Meeting, NAP, Segment, SegmentError, Settings, Vigil, layout};
+use mapwire_segment::{Adoption, Meeting, NAP, Segment, SegmentError, Settings, Vigil, layout};
 use mapwire_transport::board::Board;
 use mapwire_wire::NodeId;
 
@@ -94,6 +94,7 @@ fn explained(engine: &Engine, error: SegmentError) -> SharedError {
 #[derive(Debug)]
 pub(super) struct OneHost {
     objects: Arc<Objects>,
+    adoption: Adoption,
     node: Node,
     /// All ranks have closed it.
     is_closed: AtomicBool,
@@ -110,7 +111,8 @@ impl OneHost {
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
         let objects = Arc::new(Objects::new(segment, engine.rank(), engine.size(), threads)?);
         let _ = meeting.vigil().objects.set(Arc::downgrade(&objects));
-        let memory = Self { objects, node: node.clone(), is_closed: AtomicBool::new(false) };
+        let memory =
+            Self { objects, adoption: Adoption::default(), node: node.clone(), is_closed: AtomicBool::new(false) };
         // All have said now how many of their threads take part in barriers.
         memory.broadcast(0, 0)?;
         Ok(memory)
@@ -129,7 +131,9 @@ impl OneHost {
     }
 
     pub(super) fn barrier(&self, barrier: u32) -> Result<(), SharedError> {
-        self.objects.barrier(barrier).map_err(|error| self.failed(error))
+        self.objects.barrier(barrier).map_err(|error| self.failed(error))?;
+        self.adoption.handle_barrier(self.segment());
+        Ok(())
     }
 
     pub(super) fn broadcast(&self, root: u16, value: u64) -> Result<u64, SharedError> {
