@@ -10,7 +10,7 @@ BUILD = yes
 all: build
 
 help:
-	@echo 'make demo               set up, build, run a parallel program on four processes, check its result'
+	@echo 'make demo               set up, build, run a parallel program beside threads and over two hosts, check its results'
 	@echo 'make test               set up, run every test and check'
 	@echo 'make check              in minutes: format, lints, unit tests'
 	@echo 'make sanitize           run the tests of machine/ under AddressSanitizer (not part of make test)'

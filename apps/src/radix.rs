@@ -90,6 +90,8 @@ impl Program for Radix {
     fn prepare(&self, worker: &Worker<'_>, memory: &Memory<'_>) -> Result<(), Failure> {
         for at in worker.share_of(self.keys) {
             memory.keys[0][at].store(mix(at as u64), Relaxed);
+            // So that the worker that reads a page is the first that touches it.
+            memory.keys[1][at].store(0, Relaxed);
         }
         Ok(())
     }

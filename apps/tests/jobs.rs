@@ -14,15 +14,27 @@ const SMALL: [&str; 8] = [
 ];
 
 #[test]
-fn every_program_gives_its_sequential_result_over_two_three_and_four_ranks() {
+fn ranks_of_one_host_need_no_message_and_give_the_sequential_result() {
     for line in SMALL {
         for ranks in 2..=4 {
             let row = run_job(&format!("-n {ranks}"), &format!("{line} --json")).row();
+            assert_eq!((&row["check"], &row["ranks"]), (&"ok".into(), &ranks.into()), "{row}");
+            assert_eq!((&row["messages"], &row["bytes"]), (&0.into(), &0.into()), "{row}");
+            assert!(row["must_move_bytes"].as_u64() > Some(0), "{row}");
+        }
+    }
+}
+
+#[test]
+fn every_program_gives_its_sequential_result_over_two_three_and_four_ranks() {
+    for line in SMALL {
+        for ranks in 2..=4 {
+            let row = run_job(&format!("-n {ranks} --coherence minipages"), &format!("{line} --json")).row();
             assert_eq!(row["check"], "ok", "{row}");
             assert_eq!((&row["mode"], &row["ranks"]), (&"mapwire".into(), &ranks.into()));
             let by_rank = row["by_rank"].as_array().unwrap();
             assert_eq!(by_rank.len(), ranks);
-            for field in ["read_faults", "write_faults", "messages", "bytes"] {
+            for field in ["read_faults", "write_faults", "messages", "bytes", "must_move_bytes"] {
                 let sum: u64 = by_rank.iter().map(|rank| rank[field].as_u64().unwrap()).sum();
                 assert_eq!(row[field], sum, "{field} in {row}");
             }
@@ -43,7 +55,7 @@ fn several_threads_of_a_rank_share_its_memory() {
 fn every_way_to_catch_faults_and_to_wait_gives_the_same() {
     for options in ["--faults sigsegv", "--wait poll", "--wait event", "--faults sigsegv --wait event"] {
         for line in SMALL {
-            let row = run_job(&format!("-n 2 {options}"), &format!("{line} --json")).row();
+            let row = run_job(&format!("-n 2 --coherence minipages {options}"), &format!("{line} --json")).row();
             assert_eq!(row["check"], "ok", "{options}: {row}");
         }
     }
@@ -67,11 +79,13 @@ fn ranks_as_if_on_hosts_of_their_own_give_the_sequential_result() {
 
 #[test]
 fn sor_moves_edge_rows_only() {
-    let row = run_job("-n 2", "sor --size 258 --iterations 50 --json").row();
+    let row = run_job("-n 2 --coherence minipages", "sor --size 258 --iterations 50 --json").row();
     // Each half-sweep, each rank fetches the neighbour's edge row, and regains its own.
     let (expected, half_row_bytes) = (2 * 2 * 50, 129 * 8);
     let moved = row["bytes"].as_u64().unwrap() / half_row_bytes;
     assert!((expected - 4..=expected).contains(&moved), "{row}");
+    // What each reads of the other; a row that is written in the same half-sweep comes back without need.
+    assert_eq!(row["must_move_bytes"], expected * half_row_bytes, "{row}");
     let asked = row["by_rank"].as_array().unwrap().iter();
     let asked: u64 = asked.map(|rank| rank["prefetches"].as_u64().unwrap()).sum();
     assert!(asked >= expected && asked <= 2 * expected, "{row}");

@@ -13,8 +13,8 @@
  * - Signals: while shared memory is open, the library handles SIGBUS and SIGSEGV in it, and passes all others on. From the first
  *   send by the ring path on, its handler also finds out whether the memory sent is mapped.
  * - After fork(2) nothing of the parent's works in the child: calls give MW_ERR_FORKED, functions that give back (mw_*_free) give MW_OK and
- *   release nothing that the parent uses, and shared memory is not mapped. exec(2), system(3) and posix_spawn(3) are fine, and a child may
- *   join a job of its own.
+ *   release nothing that the parent uses. Shared memory is there if all ranks are on one host, with the calls that mw_shared_t names, and
+ *   not mapped else. exec(2), system(3) and posix_spawn(3) are fine, and a child may join a job of its own.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
  * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_far(3), mw_error(3)
@@ -180,12 +180,16 @@ typedef struct mw_node_t mw_node_t;
 typedef struct mw_request_t mw_request_t;
 
 /*
- * Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other memory: an access
- * that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time.
+ * Memory that all ranks of the job share, at the same addresses, and used like any other memory.
  *
- * System calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
- * `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it: touching it ends the child by
- * SIGSEGV, and a line on stderr says why.
+ * All ranks on one host: the processor keeps it coherent, and system calls work on it. A child by fork(2) has it too: it may load, store
+ * and call `mw_shared_alloc`, `mw_shared_lock`, `mw_shared_unlock`, `mw_shared_barrier` and `mw_shared_barrier_of`. A child does not close
+ * it, and leaves by _exit(2) or exit(3) while its parent has it open.
+ *
+ * On several hosts, or with `--coherence minipages`, it is sequentially consistent: an access that needs another rank faults, and the
+ * library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time. There system calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
+ * `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have the memory: touching it ends the child
+ * by SIGSEGV, and a line on stderr says why.
  */
 typedef struct mw_shared_t mw_shared_t;
 
@@ -1306,7 +1310,7 @@ mw_status_t mw_shared_open(const mw_node_t *node,
  * afterwards. `NULL` is no error.
  *
  * Errors:
- * `MW_ERR_GONE`: a rank has left or died.
+ * `MW_ERR_GONE`: a rank has left or died. `MW_ERR_FORKED`: this is a forked child, and only its own part is freed.
  *
  * Required of the caller:
  * No other thread is in a call with `shared`, or uses it or the memory afterwards.
@@ -1403,12 +1407,14 @@ mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
                                 uint64_t *value);
 
 /*
- * Changes how many threads of this rank take part in barriers: 1 to 64, while none waits in one.
+ * Changes how many threads of this rank take part in barriers, while none waits in one: 1 to 64, or 32767 if all ranks are on one host.
+ * Those of its children by fork(2) count there too: a rank with three children that meet says 4, before or after it forks them.
  *
  * Errors:
  * `MW_ERR_LIMIT`: 0, too many, or some threads wait.
  */
-mw_status_t mw_shared_set_threads(const mw_shared_t *shared, uint32_t threads);
+mw_status_t mw_shared_set_threads(const mw_shared_t *shared,
+                                  uint32_t threads);
 
 /*
  * Allocates `length` bytes of shared memory, as malloc(3) does of private memory: aligned to 16 bytes, at the same address in every rank,

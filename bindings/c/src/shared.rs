@@ -10,12 +10,16 @@ use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other memory: an access
-/// that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time.
+/// Memory that all ranks of the job share, at the same addresses, and used like any other memory.
 ///
-/// System calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
-/// `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it: touching it ends the child by
-/// SIGSEGV, and a line on stderr says why.
+/// All ranks on one host: the processor keeps it coherent, and system calls work on it. A child by fork(2) has it too: it may load, store
+/// and call `mw_shared_alloc`, `mw_shared_lock`, `mw_shared_unlock`, `mw_shared_barrier` and `mw_shared_barrier_of`. A child does not close
+/// it, and leaves by _exit(2) or exit(3) while its parent has it open.
+///
+/// On several hosts, or with `--coherence minipages`, it is sequentially consistent: an access that needs another rank faults, and the
+/// library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time. There system calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
+/// `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have the memory: touching it ends the child
+/// by SIGSEGV, and a line on stderr says why.
 #[derive(Debug)]
 pub struct mw_shared_t {
     pub(crate) shared: Shared,
@@ -46,7 +50,7 @@ pub extern "C" fn mw_shared_open(
 /// afterwards. `NULL` is no error.
 ///
 /// # Errors
-/// `MW_ERR_GONE`: a rank has left or died.
+/// `MW_ERR_GONE`: a rank has left or died. `MW_ERR_FORKED`: this is a forked child, and only its own part is freed.
 ///
 /// # Safety
 /// No other thread is in a call with `shared`, or uses it or the memory afterwards.
@@ -198,7 +202,8 @@ pub extern "C" fn mw_shared_broadcast(
     })
 }
 
-/// Changes how many threads of this rank take part in barriers: 1 to 64, while none waits in one.
+/// Changes how many threads of this rank take part in barriers, while none waits in one: 1 to 64, or 32767 if all ranks are on one host.
+/// Those of its children by fork(2) count there too: a rank with three children that meet says 4, before or after it forks them.
 ///
 /// # Errors
 /// `MW_ERR_LIMIT`: 0, too many, or some threads wait.

@@ -141,6 +141,17 @@ fn far_memory_is_allocated_mapped_counted_and_given_back() {
     assert!(output.contains("far and back"), "{output}");
 }
 
+/// As the programs of the SPLASH suites do: the processes of a rank are forked once the memory is open.
+#[test]
+fn forked_children_lock_meet_and_see_each_others_stores_on_one_host() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("splash");
+    for (ranks, processes) in [(1, "1"), (1, "2"), (1, "4"), (2, "1"), (2, "2"), (3, "2")] {
+        let output = program.run(ranks, &[], &[processes]);
+        assert_eq!(output.matches("as one process").count(), 1, "{ranks} of {processes}: {output}");
+    }
+}
+
 /// Over shared memory, over sealed datagrams, none of which may leave a child, and by libfabric, whose sockets the child has too.
 #[test]
 fn nothing_of_a_node_works_in_a_forked_child_and_its_parent_goes_on_unharmed() {

@@ -21,6 +21,7 @@
 
 #![deny(unsafe_code)]
 
+mod adopting;
 mod error;
 pub mod heap;
 pub mod layout;
@@ -29,6 +30,7 @@ mod segment;
 pub mod sync;
 mod waiting;
 
+pub use adopting::Adoption;
 pub use error::SegmentError;
 pub use meeting::{Meeting, Settings};
 pub use segment::Segment;

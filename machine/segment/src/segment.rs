@@ -220,6 +220,11 @@ impl Segment {
         }
     }
 
+    /// Advises the kernel of pages within the segment. Best effort.
+    pub(crate) fn advise(&self, offset: u64, bytes: u64, advice: Advice) {
+        let _ = self.mapping.advise(offset as usize, bytes as usize, advice);
+    }
+
     /// Tells all that `rank` has taken its part away without waiting for them: their waits end.
     pub fn end(&self, rank: u32) {
         let ended = self.mapping.word32(ENDED as usize);

@@ -265,10 +265,10 @@ impl Shared {
         }
     }
 
-    /// Changes how many threads of this rank take part in barriers.
+    /// Changes how many threads of this rank take part in barriers; on one host those of its forked children count too.
     ///
     /// # Errors
-    /// None, more than 64, or while threads wait in a barrier.
+    /// None, more than 64 (on several hosts, or with minipages), or while threads wait in a barrier.
     pub fn set_threads(&self, threads: usize) -> Result<()> {
         match &self.inner.memory {
             Memory::OneHost(memory) => Ok(memory.set_threads(threads)?),
@@ -307,7 +307,7 @@ impl Shared {
     /// thing after an error, which the others must not wait for, and at no other time.
     ///
     /// # Errors
-    /// A rank has died.
+    /// A rank has died; this is a forked child, which only loses its own part.
     pub fn close(self) -> Result<()> {
         self.node().check_process()?;
         match self.broadcast(0, 0) {

@@ -8,7 +8,7 @@ use mapwire_driver::engine::Engine;
 use mapwire_host::waiting::Patience;
 use mapwire_segment::heap::{Heap, HeapError};
 use mapwire_segment::sync::{Objects, SyncError};
-use mapwire_segment::{Meeting, NAP, Segment, SegmentError, Settings, Vigil, layout};
+use mapwire_segment::{Adoption, Meeting, NAP, Segment, SegmentError, Settings, Vigil, layout};
 use mapwire_transport::board::Board;
 use mapwire_wire::NodeId;
 
@@ -96,6 +96,7 @@ fn explained(engine: &Engine, error: SegmentError) -> SharedError {
 pub(super) struct OneHost {
     objects: Arc<Objects>,
     heap: Heap,
+    adoption: Adoption,
     node: Node,
     /// All ranks have closed it.
     is_closed: AtomicBool,
@@ -113,7 +114,8 @@ impl OneHost {
         let heap = Heap::open(Arc::clone(&segment), engine.rank(), node.config().shared.debug)?;
         let objects = Arc::new(Objects::new(segment, engine.rank(), engine.size(), threads)?);
         let _ = meeting.vigil().objects.set(Arc::downgrade(&objects));
-        let memory = Self { objects, heap, node: node.clone(), is_closed: AtomicBool::new(false) };
+        let (node, is_closed) = (node.clone(), AtomicBool::new(false));
+        let memory = Self { objects, heap, adoption: Adoption::default(), node, is_closed };
         // All have said now how many of their threads take part in barriers.
         memory.broadcast(0, 0)?;
         Ok(memory)
@@ -132,7 +134,9 @@ impl OneHost {
     }
 
     pub(super) fn barrier(&self, barrier: u32) -> Result<(), SharedError> {
-        self.objects.barrier(barrier).map_err(|error| self.failed(error))
+        self.objects.barrier(barrier).map_err(|error| self.failed(error))?;
+        self.adoption.handle_barrier(self.segment());
+        Ok(())
     }
 
     pub(super) fn broadcast(&self, root: u16, value: u64) -> Result<u64, SharedError> {
