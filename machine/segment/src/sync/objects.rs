@@ -44,14 +44,17 @@ impl Objects {
         self.threads.segment()
     }
 
+    #[inline]
     pub(crate) fn threads(&self) -> &Threads {
         &self.threads
     }
 
+    #[inline]
     pub(crate) fn rank(&self) -> u32 {
         self.rank
     }
 
+    #[inline]
     pub(crate) fn ranks(&self) -> u32 {
         self.ranks
     }

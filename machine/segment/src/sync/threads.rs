@@ -85,6 +85,7 @@ impl Threads {
         Ok(Self { segment, rank, life })
     }
 
+    #[inline]
     pub(crate) fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
