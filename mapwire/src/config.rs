@@ -24,22 +24,60 @@ pub struct ConfigError {
     pub why: String,
 }
 
+/// What keeps the shared memory of the ranks coherent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coherence {
+    /// The processor, where all ranks are on one host: they map one segment, and no access costs a fault. Elsewhere, where `--transport`
+    /// says that ranks of a host are to talk as if they were far, and in a job that is traced: [`Minipages`](Self::Minipages).
+    #[default]
+    Auto,
+    /// The protocol of Millipage: an allocation moves between ranks as a whole, and memory is sequentially consistent.
+    Minipages,
+}
+
+impl Coherence {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Auto, Self::Minipages];
+}
+
+impl fmt::Display for Coherence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Minipages => "minipages",
+        })
+    }
+}
+
+impl FromStr for Coherence {
+    type Err = ParseChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ParseChoiceError> {
+        let found = Self::ALL.into_iter().find(|it| it.to_string() == text);
+        found.ok_or_else(|| ParseChoiceError { what: "coherence", given: text.to_owned(), choices: "auto, minipages" })
+    }
+}
+
 /// The shape of the shared memory; the same in every rank.
 #[derive(Clone, Debug)]
 pub struct SharedConfig {
-    /// Bytes of the segment; memory is taken only as it is used.
+    /// Its length in bytes; memory is taken only as it is used.
     pub bytes: u64,
-    /// Application views: the most allocations that share a page (Millipage §2.3: 32 cost under 4 %).
+    /// What keeps it coherent.
+    pub coherence: Coherence,
+    /// Whether its heap looks for damage: stores beside allocations, and blocks used after they are freed.
+    pub debug: bool,
+    /// Application views, where a protocol keeps it coherent: the most allocations that share a page (Millipage §2.3: 32 cost under 4 %).
     pub views: u16,
-    /// Where the privileged view lies, the views after it.
-    pub base: u64,
-    /// How faults are caught; `None`: the best that this computer allows.
+    /// Where it lies; `None`: where all ranks have room. With views, the privileged view lies there, and the others after it.
+    pub base: Option<u64>,
+    /// How a protocol catches faults; `None`: the best that this computer allows.
     pub faults: Option<FaultBackend>,
 }
 
 impl Default for SharedConfig {
     fn default() -> Self {
-        Self { bytes: 4 << 30, views: 32, base: mapwire_host::views::DEFAULT_BASE as u64, faults: None }
+        Self { bytes: 4 << 30, coherence: Coherence::Auto, debug: false, views: 32, base: None, faults: None }
     }
 }
 
@@ -122,7 +160,9 @@ impl NodeConfig {
         driver.pin_limit_bytes = set.get("MAPWIRE_PIN_LIMIT", size::parse)?;
         driver.nic_memory_bytes = set.get("MAPWIRE_NIC_MEMORY", size::parse)?;
         set.read("MAPWIRE_SHARED", size::parse, &mut shared.bytes)?;
-        set.read("MAPWIRE_SHARED_BASE", address, &mut shared.base)?;
+        shared.base = set.get("MAPWIRE_SHARED_BASE", address)?;
+        set.parse("MAPWIRE_COHERENCE", &mut shared.coherence)?;
+        set.parse("MAPWIRE_HEAP_DEBUG", &mut shared.debug)?;
         shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;
         set.read("MAPWIRE_TIMEOUT", seconds, &mut driver.timeout)?;
         Ok(config)
@@ -191,7 +231,7 @@ mod tests {
         assert_eq!(with("MAPWIRE_SHARED", "2GiB").unwrap().shared.bytes, 2 << 30);
         assert_eq!(with("MAPWIRE_SHARED", "1.5 mb").unwrap().shared.bytes, 3 << 19);
         assert_eq!(with("MAPWIRE_PIN_LIMIT", "4096").unwrap().driver.pin_limit_bytes, Some(4096));
-        assert_eq!(with("MAPWIRE_SHARED_BASE", "0x2000_0000_0000").unwrap().shared.base, 0x2000_0000_0000);
+        assert_eq!(with("MAPWIRE_SHARED_BASE", "0x2000_0000_0000").unwrap().shared.base, Some(0x2000_0000_0000));
     }
 
     #[test]

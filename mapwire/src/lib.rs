@@ -79,7 +79,7 @@ mod waiting;
 
 pub use buffer::Buffer;
 pub use collective::{Reducible, Reduction};
-pub use config::{ConfigError, NodeConfig, Path, SharedConfig};
+pub use config::{Coherence, ConfigError, NodeConfig, Path, SharedConfig};
 pub use error::{Error, ErrorKind};
 pub use events::EventFd;
 pub use export::{Export, ExportBuilder};

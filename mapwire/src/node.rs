@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::marker::PhantomData;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, RwLock};
 
 use mapwire_driver::DriverError;
@@ -55,6 +55,7 @@ struct Inner {
     config: NodeConfig,
     proxies: Proxies,
     openings: AtomicU32,
+    is_shared: AtomicBool,
     requests: AtomicU32,
     copies: Copies,
     departure: Arc<Departure>,
@@ -148,6 +149,7 @@ impl Node {
                 config,
                 proxies: Proxies::default(),
                 openings: AtomicU32::new(0),
+                is_shared: AtomicBool::new(false),
                 requests: AtomicU32::new(0),
                 copies: Copies::default(),
                 departure: Arc::new(departure),
@@ -185,6 +187,11 @@ impl Node {
     /// How often all ranks have opened the shared memory.
     pub(crate) fn openings(&self) -> &AtomicU32 {
         &self.inner.openings
+    }
+
+    /// Whether its shared memory is open.
+    pub(crate) fn is_shared(&self) -> &AtomicBool {
+        &self.inner.is_shared
     }
 
     /// Requests under way on the ring path.

@@ -16,8 +16,11 @@ use crate::shared::error::SharedError;
 /// At most as many stand at a time: each has a range that is watched for faults, of which a process has no more.
 const MOST: usize = 16;
 
-/// Odd while an opening stands, then one more; 0 where none ever stood, and in a forked child.
+/// Odd while an opening stands, then one more; 0 where none ever stood, and in a forked child that does not have the memory.
 static NUMBERS: OnceLock<Vec<OwnWord>> = OnceLock::new();
+
+/// The same for memory that forked children have too.
+static CHILDRENS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
 
 /// The last number that was given, which a forked child knows too.
 static LAST: AtomicU32 = AtomicU32::new(0);
@@ -32,15 +35,20 @@ pub(crate) struct Opening {
 impl Opening {
     /// Begins one; `None` when 16 stand, or there is no memory for their words.
     pub(crate) fn begin() -> Option<Open> {
-        Self::next().map(Open)
-    }
-
-    fn next() -> Option<Self> {
         if NUMBERS.get().is_none() {
             // Another thread may be faster.
             let _ = NUMBERS.set(OwnWord::several(MOST).ok()?);
         }
-        NUMBERS.get()?.iter().find_map(|word| {
+        Self::next(NUMBERS.get()?.iter().map(|word| &**word)).map(Open)
+    }
+
+    /// As [`begin`](Self::begin), of memory that forked children have: it stands in them too.
+    pub(crate) fn begin_for_children() -> Option<Open> {
+        Self::next(CHILDRENS.iter()).map(Open)
+    }
+
+    fn next(mut words: impl Iterator<Item = &'static AtomicU32>) -> Option<Self> {
+        words.find_map(|word| {
             let free = word.load(Ordering::Relaxed);
             if !free.is_multiple_of(2) {
                 return None;

@@ -11,8 +11,8 @@ use crate::measure::{median, timed_us};
 pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let is_remote = plan.transport() == Transport::Udp;
     let Some(case) = role() else {
-        let options = ["--wait", "poll", "--transport", "udp"];
-        let options = &options[..if is_remote { 4 } else { 2 }];
+        let options = ["--coherence", "minipages", "--wait", "poll", "--transport", "udp"];
+        let options = &options[..if is_remote { 6 } else { 4 }];
         for bytes in [128, 4096] {
             for copies in 0..=if plan.quick { 1 } else { 3 } {
                 let case = format!("{bytes} {copies}");
@@ -74,7 +74,7 @@ impl FaultCase {
             ("bytes", json!(self.bytes)),
             ("owner", json!(OWNERS[self.owner])),
             ("copies", json!(self.copies)),
-            ("faults", json!(leader.part.shared.faults().to_string())),
+            ("faults", json!(leader.part.shared.faults().map(|it| it.to_string()))),
             ("ranks", json!(leader.part.node.size())),
             ("transport", json!(transport)),
         ];

@@ -173,7 +173,7 @@ fn in_jobs(
 ) -> Result<(), BenchError> {
     let Some(wait) = role() else {
         let start = |&(ranks, case): &(usize, &str)| {
-            let options = ["--wait", if case == POLLING { "poll" } else { case }];
+            let options = ["--coherence", "minipages", "--wait", if case == POLLING { "poll" } else { case }];
             Job { bench, ranks, options: &options, case }.run(plan, report)
         };
         return jobs.iter().try_for_each(start);

@@ -42,8 +42,10 @@ impl RawFault {
         // Far above the shared memory.
         let layout = ViewLayout::new(0x5000_0000_0000, MINIPAGES * PAGE_BYTES, 1)?;
         let views = Arc::new(MultiView::new("bench-faults", layout)?);
-        let protection = PageProtection::new(shared.faults(), views)?;
-        let watched = watch(layout.views_range(), shared.faults().signal(), 0, open_page)?;
+        let backend =
+            shared.faults().ok_or("the raw fault is compared with those of a protocol: --coherence minipages")?;
+        let protection = PageProtection::new(backend, views)?;
+        let watched = watch(layout.views_range(), backend.signal(), 0, open_page)?;
         let raw = Box::new(Self { protection, _watch: watched });
         RAW.store(std::ptr::from_ref(&raw.protection) as usize, Ordering::Release);
         Ok(raw)

@@ -107,7 +107,7 @@ impl JobOption {
 }
 
 /// All options, in the order in which `mapwire config` prints them.
-pub(super) static OPTIONS: [JobOption; 20] = [
+pub(super) static OPTIONS: [JobOption; 22] = [
     option("ranks", COMMON, "N", ranks, "Number of ranks").of_launcher(),
     option("transport", HOSTS, "shm|udp|ofi[:PROVIDER]", as_given::<Carrier>, "How ranks reach each other")
         .details(
@@ -155,7 +155,7 @@ pub(super) static OPTIONS: [JobOption; 20] = [
         INTERFACE,
         "userfaultfd|sigsegv",
         |text| one_of(&["userfaultfd", "sigsegv"], text),
-        "How accesses to shared memory are noticed",
+        "How a protocol notices accesses to shared memory",
     )
     .details("The default is the best that this computer allows."),
     option(
@@ -174,8 +174,29 @@ pub(super) static OPTIONS: [JobOption; 20] = [
         "Most memory that a rank may keep pinned [default: the system's limit]",
     ),
     option("shared", INTERFACE, "SIZE", shared, "Size of the shared memory; only used pages take memory").default("4G"),
+    option(
+        "coherence",
+        INTERFACE,
+        "auto|minipages",
+        |text| one_of(&["auto", "minipages"], text),
+        "What keeps shared memory coherent: the processor, or a protocol",
+    )
+    .details(
+        "auto is the processor where all ranks are on one host: they map the same memory. Between hosts, with --transport udp or ofi, and \
+         with --trace it is minipages: allocations move between ranks by page faults, as Millipage's.",
+    )
+    .default("auto"),
+    option(
+        "heap_debug",
+        INTERFACE,
+        "",
+        |text| one_of(&["true", "false"], text),
+        "Look for stores beside allocations of shared memory, and after they are freed",
+    )
+    .details("On one host. Allocations take 48 bytes more, and freeing them takes longer.")
+    .default("false"),
     // `MAX_VIEWS` of the shared memory, which ranks check too.
-    option("views", INTERFACE, "V", |text| number(text, 1, 512), "Views: allocations that may share a page")
+    option("views", INTERFACE, "V", |text| number(text, 1, 512), "Views of minipages: allocations that may share a page")
         .default("32"),
     option(
         "translation",

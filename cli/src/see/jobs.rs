@@ -70,7 +70,7 @@ fn job_of(pid: u32, seen: &mut HashSet<u64>) -> Option<Job> {
     let bells = File::options().read(true).write(true).open(bells?).ok()?;
     let news = File::open(news?).ok()?;
     let inode = rustix::fs::fstat(&news).ok()?.st_ino;
-    let board = Board::open(bells.as_fd(), news.as_fd()).ok()?;
+    let board = Board::open(bells.as_fd(), news.as_fd(), None).ok()?;
     seen.insert(inode).then(|| Job { broker: pid, parent: parent_of(pid), command: command_of(pid), board })
 }
 

@@ -268,6 +268,35 @@ impl Mapping {
         self.within(bytes, offset, to.len()).map(|from| unsafe { raw::copy_out(from, to) }).is_some()
     }
 
+    /// Stores `value` to `bytes` at `offset`, which must be writable; false, and nothing stored, when they are not within the mapping.
+    pub fn fill(&self, offset: usize, bytes: usize, value: u8) -> bool {
+        let from = [value; crate::page::PAGE_BYTES];
+        let Some(start) = self.within(self.bytes, offset, bytes) else { return false };
+        let mut done = 0;
+        while done < bytes {
+            let part = &from[..(bytes - done).min(from.len())];
+            // SAFETY: within the mapping, as just checked; `part` is memory of this function.
+            unsafe { Source::from(part).copy_to(start.add(done)) };
+            done += part.len();
+        }
+        true
+    }
+
+    /// Copies `bytes` from one offset to another, all of which must be readable and writable; false, and nothing copied, when they overlap
+    /// or are not within the mapping.
+    pub fn copy_within(&self, from: usize, to: usize, bytes: usize) -> bool {
+        let (Some(source), Some(target)) = (self.within(self.bytes, from, bytes), self.within(self.bytes, to, bytes))
+        else {
+            return false;
+        };
+        if from.abs_diff(to) < bytes {
+            return false;
+        }
+        // SAFETY: both are within the mapping, and do not overlap, as just checked.
+        unsafe { raw::copy(source, target, bytes) };
+        true
+    }
+
     /// The atomic byte at `offset`, which must be readable.
     #[inline(always)]
     pub fn byte(&self, offset: usize) -> &AtomicU8 {

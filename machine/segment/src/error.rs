@@ -5,7 +5,7 @@ use core::ops::Range;
 use mapwire_host::limits::Limit;
 use mapwire_host::memory::MemoryError;
 
-use crate::layout::{DATA_AT, DEFAULT_BASE, MAX_RANKS};
+use crate::layout::{DEFAULT_BASE, MAX_RANKS};
 
 /// What can go wrong with a segment.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,8 +19,10 @@ pub enum SegmentError {
         /// The address asked for.
         base: usize,
     },
-    /// Less than the segment's own tables take, or more than can be addressed.
-    #[error("a shared memory of {bytes} bytes: it has {} at least, and fits into the address space (MAPWIRE_SHARED, --shared)", DATA_AT + 4096)]
+    /// No bytes, or more than can be addressed.
+    #[error(
+        "a shared memory of {bytes} bytes: it has at least 1, and fits into the address space (MAPWIRE_SHARED, --shared)"
+    )]
     Length {
         /// The bytes asked for.
         bytes: u64,

@@ -40,7 +40,17 @@ pub const HEAP_AT: u64 = NUMBERED_AT + NUMBERED_BYTES;
 /// The data of the program: the heap's pages.
 pub const DATA_AT: u64 = 8 << 20;
 
+/// Bytes that a segment with room for `bytes` of the program's maps, with what the heap takes for itself; `None` for more than can be.
+#[must_use]
+pub fn mapped_bytes(bytes: u64) -> Option<u64> {
+    let own = (bytes / 32).checked_add(ALIGN_BYTES as u64)?;
+    DATA_AT.checked_add(bytes)?.checked_add(own)?.checked_next_multiple_of(ALIGN_BYTES as u64)
+}
+
 /// Bytes for the heap's words.
 pub const HEAP_BYTES: u64 = DATA_AT - HEAP_AT;
+
+/// Freed memory is filled with it where the heap is debugged; objects there know by it that they are no more.
+pub(crate) const FREED_BYTE: u8 = 0xdd;
 
 const _: () = assert!(HEAP_AT < DATA_AT && DATA_AT.is_multiple_of(ALIGN_BYTES as u64));

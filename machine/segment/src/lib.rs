@@ -8,6 +8,7 @@
 //! | `segment` | the mapping, its growth, and words in it |
 //! | `layout` | where its parts lie |
 //! | `meeting` | how the ranks agree on its address and settings, before any uses it |
+//! | `heap` | blocks of it, allocated and freed by any rank |
 //! | `waiting` | how threads wait for words to change, and learn that they wait in vain |
 //! | [`sync`] | locks, barriers and other objects in it |
 //!
@@ -21,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod heap;
 pub mod layout;
 mod meeting;
 mod segment;

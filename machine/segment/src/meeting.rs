@@ -16,7 +16,7 @@ use mapwire_host::memory::{MemoryError, memfd};
 use mapwire_host::waiting::{Patience, futex_wait, futex_wake};
 
 use crate::error::SegmentError;
-use crate::layout::{DEFAULT_BASE, MAX_RANKS, MEETING_AT, ROW_BYTES, ROWS_AT, STATE_AT};
+use crate::layout::{DEFAULT_BASE, MAX_RANKS, MEETING_AT, ROW_BYTES, ROWS_AT, STATE_AT, mapped_bytes};
 use crate::segment::Segment;
 use crate::waiting::{NAP, Vigil};
 
@@ -39,7 +39,7 @@ const MAPPED: u64 = 40;
 pub struct Settings {
     /// First address; `None`: any that all ranks have free.
     pub base: Option<usize>,
-    /// Length in bytes.
+    /// Bytes for the program's data.
     pub bytes: u64,
     /// How the ranks keep the memory coherent: a number of the caller's.
     pub coherence: u64,
@@ -91,6 +91,11 @@ impl<V: Vigil + Clone + 'static> Meeting<V> {
         Ok(meeting)
     }
 
+    /// What knows whether the job goes on.
+    pub fn vigil(&self) -> &V {
+        &self.vigil
+    }
+
     /// Waits until all ranks have shown their settings, and compares them with those of rank 0. `name_of` names a number for coherence.
     ///
     /// # Errors
@@ -113,6 +118,7 @@ impl<V: Vigil + Clone + 'static> Meeting<V> {
     /// process; [`SegmentError::Late`] and [`SegmentError::RankGone`].
     pub fn map(&self, mut patience: impl FnMut() -> Patience) -> Result<Segment, SegmentError> {
         let bytes = self.settings.bytes;
+        let bytes = mapped_bytes(bytes).filter(|_| bytes > 0).ok_or(SegmentError::Length { bytes })?;
         let step = usize::try_from(bytes).unwrap_or(usize::MAX).max(TRY_STEP_BYTES);
         let tries = if self.settings.base.is_some() { 1 } else { TRIES };
         let mut last = None;

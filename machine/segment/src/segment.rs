@@ -1,7 +1,7 @@
 //! The segment: its mapping, its growth, and the words in it.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mapwire_host::limits;
@@ -129,6 +129,28 @@ impl Segment {
         is_right.then(|| self.mapping.words64(offset as usize))
     }
 
+    /// The byte at `offset`; `None` if it is not within what is in use.
+    #[inline]
+    pub fn byte(&self, offset: u64) -> Option<&AtomicU8> {
+        self.is_in_use(offset, 1).then(|| self.mapping.byte(offset as usize))
+    }
+
+    /// Copies what lies at `offset` to `to`; false, and nothing copied, if it is not within what is in use.
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> bool {
+        self.is_in_use(offset, to.len() as u64) && self.mapping.get(self.mapping.bytes(), offset as usize, to)
+    }
+
+    /// Stores `value` to `bytes` at `offset`; false, and nothing stored, if they are not within what is in use.
+    pub fn fill(&self, offset: u64, bytes: u64, value: u8) -> bool {
+        self.is_in_use(offset, bytes) && self.mapping.fill(offset as usize, bytes as usize, value)
+    }
+
+    /// Copies `bytes` from one offset to another; false, and nothing copied, if they overlap, or are not within what is in use.
+    pub fn copy_within(&self, from: u64, to: u64, bytes: u64) -> bool {
+        let is_in_use = self.is_in_use(from, bytes) && self.is_in_use(to, bytes);
+        is_in_use && self.mapping.copy_within(from as usize, to as usize, bytes as usize)
+    }
+
     /// Whether `bytes` at `offset` are within what is in use: accesses to them do not fault.
     #[inline]
     pub fn is_in_use(&self, offset: u64, bytes: u64) -> bool {
@@ -145,6 +167,10 @@ impl Segment {
             let _ = self.mapping.advise(before as usize, (length - before) as usize, Advice::LinuxDoDump);
         }
         before.max(length)
+    }
+
+    pub(crate) fn vigil(&self) -> &dyn Vigil {
+        &*self.vigil
     }
 
     /// Makes the first `end` bytes usable.

@@ -17,6 +17,9 @@ pub trait Vigil: fmt::Debug + Send + Sync {
     /// A rank that has died, or has left in disorder: no wait can rely on it any more. Called in any process that maps the segment, forked
     /// children too: it takes no lock.
     fn gone(&self) -> Option<u32>;
+
+    /// A thread has slept for so long in one wait, and sleeps on. Called after each nap.
+    fn handle_long_wait(&self, _since: Duration) {}
 }
 
 /// How a wait ended.
@@ -76,6 +79,7 @@ impl Segment {
         deadline_ns: Option<u64>,
         look: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Waited, E> {
+        let mut slept = Duration::ZERO;
         loop {
             let left = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns()));
             let nap = left.map_or(NAP, |left| NAP.min(Duration::from_nanos(left)));
@@ -83,8 +87,13 @@ impl Segment {
             if word.load(Ordering::Acquire) != unchanged {
                 return Ok(Waited::Changed);
             }
-            self.check()?;
+            if let Err(gone) = self.check() {
+                // Whoever left may have ended this wait before it did.
+                return if word.load(Ordering::Acquire) == unchanged { Err(gone.into()) } else { Ok(Waited::Changed) };
+            }
             look()?;
+            slept += nap;
+            self.vigil().handle_long_wait(slept);
             if left.is_some_and(|left| left <= nap.as_nanos() as u64) {
                 return Ok(Waited::TimedOut);
             }

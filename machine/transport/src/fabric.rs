@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mapwire_wire::NodeId;
 
 use crate::bells::{Sleeper, Slept, Wake};
-use crate::board::{Figures, RankState};
+use crate::board::{Board, Figures, RankState};
 use crate::net::{CardError, Net};
 use crate::ofi::Ofi;
 use crate::rendezvous::RendezvousError;
@@ -69,6 +69,11 @@ pub trait Doorbells: Debug + Send + Sync {
 
     /// How often `peer` has; `None` where it does not show it to this process.
     fn openings(&self, peer: NodeId) -> Option<u32>;
+
+    /// The board of the job; `None` where there is none.
+    fn board(&self) -> Option<&Arc<Board>> {
+        None
+    }
 
     /// Publishes figures of this process on the board.
     fn publish(&self, figures: &Figures);

@@ -15,6 +15,9 @@ use mapwire_names::NamesError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_node::{ExportError, RegisterError};
 use mapwire_pager::PagerError;
+use mapwire_segment::SegmentError;
+use mapwire_segment::heap::HeapError;
+use mapwire_segment::sync::SyncError;
 use mapwire_transport::board::BoardError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
@@ -376,12 +379,52 @@ fn of_shared(error: &SharedError) -> Kind {
             Kind::Protocol
         }
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
-        SharedError::Segment(_, error) => of_driver(error),
+        SharedError::Unreachable(_, error) => of_driver(error),
+        SharedError::Segment(error) => of_segment(error),
+        SharedError::Sync(error) => of_sync(error),
+        SharedError::Heap(error) => of_heap(error),
         SharedError::Late { .. } => Kind::Timeout,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
         SharedError::Driver(error) => of_driver(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
+    }
+}
+
+fn of_heap(error: &HeapError) -> Kind {
+    match error {
+        HeapError::NoBytes | HeapError::TooLong { .. } => Kind::Argument,
+        HeapError::OutOfMemory { .. } => Kind::Limit,
+        HeapError::Align { .. } => Kind::Alignment,
+        HeapError::Outside { .. } | HeapError::NotAllocated { .. } | HeapError::Inside { .. } => Kind::Address,
+        HeapError::Differs { .. } => Kind::Config,
+        HeapError::Segment(error) => of_segment(error),
+        _ => Kind::State,
+    }
+}
+
+fn of_sync(error: &SyncError) -> Kind {
+    match error {
+        SyncError::Segment(error) => of_segment(error),
+        SyncError::UnknownLock { .. } | SyncError::UnknownBarrier { .. } | SyncError::UnknownRank { .. } => Kind::Range,
+        SyncError::HolderEnded { .. } => Kind::Gone,
+        SyncError::Misplaced { .. } => Kind::Address,
+        SyncError::BadSize { .. } => Kind::Argument,
+        SyncError::BadParticipants { .. } | SyncError::TooManyThreads(_) | SyncError::TooHigh { .. } => Kind::Limit,
+        _ => Kind::State,
+    }
+}
+
+fn of_segment(error: &SegmentError) -> Kind {
+    match error {
+        SegmentError::Base { .. } | SegmentError::Length { .. } | SegmentError::Differs { .. } => Kind::Config,
+        SegmentError::Clash { .. } | SegmentError::Elsewhere { .. } => Kind::Exists,
+        SegmentError::Ranks(_) | SegmentError::AddressSpace { .. } => Kind::Limit,
+        SegmentError::OutOfRange { .. } => Kind::Range,
+        SegmentError::RankGone(_) => Kind::Gone,
+        SegmentError::Late { .. } => Kind::Timeout,
+        SegmentError::Memory(error) => of_memory(error),
+        _ => Kind::System,
     }
 }
 

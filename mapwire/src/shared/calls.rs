@@ -82,7 +82,7 @@ impl Calls {
         let peers = ranks(&self.engine).filter(|peer| u32::from(peer.0) != self.engine.rank());
         peers.clone().for_each(|peer| self.engine.lock().meet(HANDLER, peer));
         for peer in peers {
-            let late = || self.late(&[peer]);
+            let late = || SharedError::late(&self.engine, &[peer]);
             let has_met = |driver: &mut Driver| match check(driver) {
                 Err(error) => Some(Err(error)),
                 Ok(()) => driver.service_memory(HANDLER)?.has_peer(peer).then_some(Ok(())),
@@ -91,11 +91,6 @@ impl Calls {
             met.map_err(|_| late())??;
         }
         Ok(())
-    }
-
-    fn late(&self, missing: &[NodeId]) -> SharedError {
-        let (after, states) = (self.engine.timeout(), self.engine.states());
-        SharedError::Late { missing: missing_text(missing), after, states }
     }
 
     /// Whether the shared memory is at its end.
@@ -153,7 +148,7 @@ impl Calls {
                 let now = progress();
                 if core::mem::replace(&mut before, now) == now {
                     let missing: Vec<NodeId> = ranks(engine).filter(|rank| !is_there(rank)).collect();
-                    return Err(self.late(&missing));
+                    return Err(SharedError::late(engine, &missing));
                 }
                 Ok(Some(engine.timeout()))
             },
@@ -370,17 +365,5 @@ fn wanted(dsm: &Dsm, view: u16, page: u64, kind: FaultKind) -> Access {
             Some((_, Protection::Read)) => Access::Write,
             _ => Access::Read,
         },
-    }
-}
-
-/// Who has not come, as the subject of a sentence.
-fn missing_text(ranks: &[NodeId]) -> String {
-    const NAMED: usize = 8;
-    let named: Vec<String> = ranks.iter().take(NAMED).map(|rank| rank.0.to_string()).collect();
-    match ranks.len() {
-        0 => "a rank on another host has".into(),
-        1 => format!("rank {} has", named[0]),
-        2..=NAMED => format!("ranks {} have", named.join(", ")),
-        all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
     }
 }

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::breach::Breach;
+use mapwire_driver::engine::Engine;
 use mapwire_driver::service_memory::MemoryFault;
 use mapwire_driver::threads::{MAX_THREADS, TooManyThreads};
 use mapwire_dsm::PeerError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::processes::Forked;
 use mapwire_host::views::ViewError;
+use mapwire_segment::SegmentError;
+use mapwire_segment::heap::HeapError;
+use mapwire_segment::sync::SyncError;
 use mapwire_wire::NodeId;
 use thiserror::Error;
 
@@ -31,6 +35,15 @@ pub enum SharedError {
     /// Its tables cannot have this shape.
     #[error(transparent)]
     Config(#[from] mapwire_dsm::ConfigError),
+    /// The memory that ranks of a host share.
+    #[error(transparent)]
+    Segment(SegmentError),
+    /// Its heap.
+    #[error(transparent)]
+    Heap(HeapError),
+    /// Its locks, barriers and other objects.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
     /// The views cannot be mapped.
     #[error(transparent)]
     Views(#[from] ViewError),
@@ -74,7 +87,7 @@ pub enum SharedError {
     NoView(NodeId),
     /// The part of another rank cannot be reached.
     #[error("no way to the part of the shared memory that rank {} owns: {}", rank(.0), .1)]
-    Segment(NodeId, Arc<DriverError>),
+    Unreachable(NodeId, Arc<DriverError>),
     /// Not all ranks have opened it.
     #[error("{missing} not opened the shared memory, and for {} s no other has; {states}", .after.as_secs_f32())]
     Late {
@@ -104,9 +117,47 @@ pub enum SharedError {
     TooManyThreads(usize),
 }
 
+impl SharedError {
+    /// Not all ranks have come within the timeout.
+    pub(super) fn late(engine: &Engine, missing: &[NodeId]) -> Self {
+        let (after, states) = (engine.timeout(), engine.states());
+        Self::Late { missing: missing_text(missing), after, states }
+    }
+}
+
+/// Who has not come, as the subject of a sentence.
+fn missing_text(ranks: &[NodeId]) -> String {
+    const NAMED: usize = 8;
+    let named: Vec<String> = ranks.iter().take(NAMED).map(|rank| rank.0.to_string()).collect();
+    match ranks.len() {
+        0 => "a rank on another host has".into(),
+        1 => format!("rank {} has", named[0]),
+        2..=NAMED => format!("ranks {} have", named.join(", ")),
+        all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
+    }
+}
+
 impl From<TooManyThreads> for SharedError {
     fn from(_: TooManyThreads) -> Self {
         Self::TooManyThreads(MAX_THREADS)
+    }
+}
+
+impl From<HeapError> for SharedError {
+    fn from(error: HeapError) -> Self {
+        match error {
+            HeapError::Segment(error) => error.into(),
+            error => Self::Heap(error),
+        }
+    }
+}
+
+impl From<SegmentError> for SharedError {
+    fn from(error: SegmentError) -> Self {
+        match error {
+            SegmentError::RankGone(rank) => Self::RankGone(NodeId(rank as u16)),
+            error => Self::Segment(error),
+        }
     }
 }
 
@@ -115,7 +166,7 @@ impl From<&MemoryFault> for SharedError {
         match fault.clone() {
             MemoryFault::Closed(node) => Self::RankClosed(node),
             MemoryFault::Unmet(node) => Self::NoView(node),
-            MemoryFault::Unreachable(node, error) => Self::Segment(node, error),
+            MemoryFault::Unreachable(node, error) => Self::Unreachable(node, error),
             MemoryFault::Protection(error) => Self::Protection(error),
             MemoryFault::Outside => Self::NotOpen,
         }

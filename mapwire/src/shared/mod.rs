@@ -1,59 +1,56 @@
-//! Memory that all ranks share (Millipage).
+//! Memory that all ranks share: a segment of the host, or the protocol of Millipage.
 
 #[deny(unsafe_code)]
 mod calls;
 #[deny(unsafe_code)]
 pub(crate) mod error;
+#[deny(unsafe_code)]
+mod freed;
+#[deny(unsafe_code)]
+mod heap;
+#[deny(unsafe_code)]
+mod one_host;
+mod protocol;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_driver::DriverError;
-use mapwire_driver::engine::{Engine, TracedCall};
-use mapwire_driver::exports::{DirectMemory, ExportRequest};
-use mapwire_driver::service_memory::ServiceMemory;
-use mapwire_driver::threads::MAX_THREADS;
-use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
-use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, WatchError, watch};
-use mapwire_host::views::{MultiView, ViewLayout};
-use mapwire_host::waiting::now_ns;
+use mapwire_driver::engine::Engine;
+use mapwire_dsm::Counters;
+use mapwire_host::faults::{FaultBackend, WatchError};
 use mapwire_translation::PAGE_BYTES;
-use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, Rights, TraceOp};
 
-use self::calls::{Calls, HANDLER, call};
 pub use self::error::SharedError;
+use self::one_host::OneHost;
+use self::protocol::Protocol;
+use crate::config::Coherence;
 use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::opening::{Open, Opening};
 use crate::slice::{Sharable, SharedSlice};
 
-/// The name under which ranks export their privileged views to each other.
-const SEGMENT_NAME: &str = "mapwire.shared.segment";
-
-/// Ranks of a job in which all meet when they open the memory. In larger ones two ranks meet when one of them first has something to say
-/// to the other: that all meet takes time, channels and mappings by the square of their number.
-const ALL_MEET: usize = 16;
-
-/// Minipages that are asked for in one hold of the driver.
-const MINIPAGES_AT_A_TIME: usize = 64;
-
 /// Memory that all ranks of the job share, at the same addresses.
 ///
-/// Every allocation is a *minipage*: it moves between ranks as a whole and alone, however many share its page (Millipage
-/// §2.1). One rank at a time may store to it, or many may read; the memory is sequentially consistent. Nothing needs to be
-/// called for that: an access that is not allowed yet faults, and the fault handler fetches the minipage.
+/// How the ranks see each other's stores depends on the job ([`Coherence`]):
 ///
-/// Cheap to clone. [`open`](Self::open) and [`close`](Self::close) are collective. System calls do not fault: hand them
-/// private memory, or touch shared memory before.
+/// * **All on one host:** the ranks map the same memory, and the processor keeps it coherent. Loads, stores, atomics, system calls,
+///   `mlockall` and debuggers work on it as on any memory. A forked child has it too, and may load, store, allocate, lock and unlock.
+/// * **On several hosts,** or with `--coherence minipages`: every allocation is a *minipage*, which moves between ranks as a whole and alone,
+///   however many share its page (Millipage §2.1). One rank at a time may store to it, or many may read; the memory is sequentially
+///   consistent. Nothing needs to be called for that: an access that is not allowed yet faults, and the fault handler fetches the minipage.
+///
+/// Cheap to clone. [`open`](Self::open) and [`close`](Self::close) are collective.
+///
+/// # With minipages
+/// System calls do not fault: hand them private memory, or touch shared memory before. A child by `fork` does not have the memory: it dies
+/// of SIGSEGV where it touches it, after a line on standard error that says why.
 ///
 /// A signal handler may load and store shared memory, on any thread of the program. It must return (no `longjmp`), and it calls
 /// nothing of this crate. Install handlers before the memory is opened: while it is open and there are handlers, calls that work
 /// on it block signals for a moment, at the price of two system calls. After installing a handler later, call
 /// [`notice_handlers`](Self::notice_handlers). Otherwise it is noticed after some calls, and until then the process may end with
 /// a message when that handler touches shared memory in the middle of a call.
-///
-/// A child by `fork` does not have the memory: it dies of SIGSEGV where it touches it, after a line on standard error that says why.
 #[derive(Clone, Debug)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -61,22 +58,28 @@ pub struct Shared {
 
 #[derive(Debug)]
 struct Inner {
-    calls: Box<Calls>,
     node: Node,
-    backend: FaultBackend,
     /// Ended before anything is taken away.
     open: Open,
-    /// Taken at the end, first of all: no fault is served after that.
-    watch: Mutex<Option<Watch>>,
-    export: ExportId,
+    memory: Memory,
+    _mark: Mark,
 }
 
-/// Serves a fault for those whose address the watch carries.
-fn serve_fault(info: &FaultInfo) -> Resolution {
-    // SAFETY: the address is that of the `Calls` that `Inner` holds in a box; `Inner` drops the watch, which waits for faults being
-    // served, before it lets them go.
-    let calls = unsafe { &*(info.context as *const Calls) };
-    calls.handle_fault(info)
+/// Says that a node's shared memory is open, until it is dropped.
+#[derive(Debug)]
+struct Mark(Node);
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.0.is_shared().store(false, Ordering::Release);
+    }
+}
+
+/// What keeps the memory coherent.
+#[derive(Debug)]
+enum Memory {
+    OneHost(OneHost),
+    Protocol(Protocol),
 }
 
 impl Shared {
@@ -85,66 +88,33 @@ impl Shared {
     ///
     /// # Errors
     /// It is open already; addresses, mappings or faults are refused (the error names the setting); a rank does not
-    /// come.
+    /// come, or has other settings.
     pub fn open(node: &Node, threads: usize) -> Result<Self> {
         node.check_process()?;
-        let engine = node.engine();
-        if engine.faulting_range().is_some() {
+        if node.is_shared().swap(true, Ordering::AcqRel) {
             return Err(SharedError::Open.into());
         }
-        // Its handlers of SIGSEGV and SIGBUS would stand in the way of this process's.
-        if let Some(provider) = engine.provider().filter(|name| name == "shm") {
-            return Err(SharedError::Provider(provider).into());
-        }
-        let settings = &node.config().shared;
-        let layout = ViewLayout::new(settings.base as usize, settings.bytes as usize, usize::from(settings.views))
-            .map_err(SharedError::from)?;
-        let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
-        let protection = match settings.faults {
-            Some(backend) => PageProtection::new(backend, Arc::clone(&views)),
-            None => PageProtection::best(Arc::clone(&views)),
-        }
-        .map_err(SharedError::from)?;
-        let backend = protection.backend();
-        let pages = u32::try_from(layout.pages()).unwrap_or(u32::MAX);
-        let ranks = u16::try_from(node.size()).unwrap_or(u16::MAX);
-        let mut model = ModelConfig::new(node.rank() as u16, ranks, MAX_THREADS as u16, pages, settings.views);
-        model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
-        let dsm = Dsm::new(model).map_err(SharedError::from)?;
-        let calls = Box::new(Calls::new(engine, &views));
-        let context = core::ptr::from_ref(&*calls) as usize;
-        let watched = watch(layout.views_range(), backend.signal(), context, serve_fault).map_err(SharedError::from)?;
-        let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
-        // The model is in place before the segment is offered: whoever has imported it may send at once.
-        // The round is the same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
-        let round = node.openings().load(Ordering::Relaxed);
-        let name = format!("{SEGMENT_NAME}.{round}");
-        let memory = ServiceMemory::of_views(ranks, name.clone(), Arc::clone(&views), protection);
-        calls.open(dsm, memory)?;
-        let request = ExportRequest {
-            name,
-            address: views.privileged(0, layout.bytes).map_err(SharedError::from)? as u64,
-            length: layout.bytes as u64,
-            rights: Rights::ALL,
-            importers: Importers::Job,
-            direct: Some(DirectMemory::Views(HANDLER, views)),
-            handler: None,
+        let mark = Mark(node.clone());
+        let is_of_one_host = node.config().shared.coherence == Coherence::Auto && !node.engine().is_traced();
+        let memory = match one_host::meet(node)? {
+            Some(meeting) if is_of_one_host => Memory::OneHost(OneHost::open(node, threads, &meeting)?),
+            _ => Memory::Protocol(Protocol::open(node, threads)?),
         };
-        let export = match engine.lock().export(request) {
-            Ok(export) => export,
-            Err(error) => {
-                drop(watched);
-                calls.close();
-                return Err(error.into());
-            }
+        let open = match &memory {
+            Memory::OneHost(_) => Opening::begin_for_children(),
+            Memory::Protocol(_) => Opening::begin(),
         };
-        let inner = Inner { calls, node: node.clone(), backend, open, watch: Mutex::new(Some(watched)), export };
-        if node.size() <= ALL_MEET {
-            inner.calls.meet_all()?;
+        let open = open.ok_or(SharedError::Watch(WatchError::TooMany))?;
+        Ok(Self { inner: Arc::new(Inner { node: node.clone(), open, memory, _mark: mark }) })
+    }
+
+    /// What keeps the memory coherent: [`Coherence::Auto`] is the processor.
+    #[must_use]
+    pub fn coherence(&self) -> Coherence {
+        match &self.inner.memory {
+            Memory::OneHost(_) => Coherence::Auto,
+            Memory::Protocol(_) => Coherence::Minipages,
         }
-        let shared = Self { inner: Arc::new(inner) };
-        shared.inner.check_layout(&layout)?;
-        Ok(shared)
     }
 
     /// Says that the program has installed handlers of signals since the memory was opened, and that they may touch it. Takes
@@ -153,7 +123,7 @@ impl Shared {
         self.engine().notice_handlers();
     }
 
-    /// Allocates `length` zeroed values as a minipage of their own. This rank may store to it at once; others learn its
+    /// Allocates `length` zeroed values, with minipages as one of their own. This rank may store to it at once; others learn its
     /// address by [`broadcast`](Self::broadcast) or through other shared memory.
     ///
     /// # Errors
@@ -175,18 +145,15 @@ impl Shared {
         SharedSlice::checked(self, address, length)
     }
 
-    /// Allocates `bytes` zeroed bytes as a minipage of their own: aligned to 16 bytes, from 64 on to 64, from a page on to
+    /// Allocates `bytes` zeroed bytes, with minipages as one of their own: aligned to 16 bytes, from 64 on to 64, from a page on to
     /// pages. Gives the address, which is the same in every rank.
     ///
     /// # Errors
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
-        let begin = |dsm: &mut Dsm, thread| dsm.alloc(thread, bytes);
-        match self.inner.operate(call(TraceOp::Allocate, 0, bytes), begin)? {
-            Some(Outcome::Allocated(at)) => {
-                Ok((self.layout().view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
-            }
-            other => Err(unexpected(other)),
+        match &self.inner.memory {
+            Memory::OneHost(memory) => self.allocated(memory, memory.heap().alloc(bytes, 1)),
+            Memory::Protocol(protocol) => protocol.alloc(bytes),
         }
     }
 
@@ -215,46 +182,13 @@ impl Shared {
     /// # Errors
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
     pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
-        self.node().check_process()?;
-        self.inner.calls.check()?;
-        let layout = *self.layout();
+        self.check()?;
         for &(address, bytes, _) in runs {
             self.check_address(address, bytes)?;
         }
-        let mut calls = if self.engine().is_traced() { runs.iter().map(prefetch_call).collect() } else { Vec::new() };
-        let mut runs = runs.iter().map(|&(address, bytes, writes)| {
-            let access = if writes { Access::Write } else { Access::Read };
-            let (view, offset) = layout.locate(address as usize).unwrap_or_default();
-            let (start, page_bytes) = (offset as u64, PAGE_BYTES as u64);
-            let end = match bytes {
-                0 => start / page_bytes,
-                _ => (start + bytes).div_ceil(page_bytes),
-            };
-            // A layout has at most 512 views.
-            (view as u16, start / page_bytes..end, access)
-        });
-        let mut run = runs.next();
-        let mut is_over = false;
-        while !is_over {
-            // All runs are told of together.
-            let calls = core::mem::take(&mut calls);
-            is_over = self.inner.calls.command(&calls, |dsm, thread| {
-                let now_ns = now_ns();
-                for _ in 0..MINIPAGES_AT_A_TIME {
-                    let Some((view, pages, access)) = &mut run else { return Ok(true) };
-                    if pages.is_empty() {
-                        run = runs.next();
-                        continue;
-                    }
-                    if !dsm.prefetch(now_ns, thread, *view, pages.start, *access)? {
-                        return Ok(true);
-                    }
-                    let known = dsm.minipage_at(*view, pages.start);
-                    pages.start =
-                        known.map_or(pages.start + 1, |(minipage, _)| minipage.first_page() + minipage.pages());
-                }
-                Ok(false)
-            })?;
+        match &self.inner.memory {
+            Memory::OneHost(memory) => memory.populate(runs),
+            Memory::Protocol(protocol) => protocol.prefetch(runs)?,
         }
         Ok(())
     }
@@ -273,11 +207,9 @@ impl Shared {
     /// # Errors
     /// A rank is gone; a number beyond the 256 there are.
     pub fn barrier_of(&self, barrier: u32) -> Result<()> {
-        let begin = |dsm: &mut Dsm, thread| dsm.barrier(thread, barrier);
-        let call = TracedCall::of(TraceOp::Barrier, barrier.into());
-        match self.inner.operate(call, begin)? {
-            Some(Outcome::Passed) => Ok(()),
-            other => Err(unexpected(other)),
+        match &self.inner.memory {
+            Memory::OneHost(memory) => Ok(memory.barrier(barrier)?),
+            Memory::Protocol(protocol) => protocol.barrier(barrier),
         }
     }
 
@@ -287,7 +219,10 @@ impl Shared {
     /// A rank is gone; a root outside the job.
     pub fn broadcast(&self, root: usize, value: u64) -> Result<u64> {
         let root = u16::try_from(root).unwrap_or(u16::MAX);
-        self.inner.broadcast(root, value)
+        match &self.inner.memory {
+            Memory::OneHost(memory) => Ok(memory.broadcast(root, value)?),
+            Memory::Protocol(protocol) => protocol.broadcast(root, value),
+        }
     }
 
     /// Gives a slice that `root` allocated to all ranks. Other ranks' `slice` is ignored.
@@ -300,19 +235,19 @@ impl Shared {
         SharedSlice::checked(self, address, length as usize)
     }
 
-    /// Takes a lock: one of 4096, the same in every rank. It is granted in the order of asking, and stays with the rank that
-    /// had it last, which takes it again without a message.
+    /// Takes a lock: one of 4096, the same in every rank. On one host whoever comes when it is free takes it, except that a thread that
+    /// has waited for more than a millisecond is next. With minipages it is granted in the order of asking, and stays with the rank that had
+    /// it last, which takes it again without a message.
     ///
     /// # Errors
-    /// A rank is gone; a number beyond the last; a lock that this thread holds.
+    /// A rank is gone; a number beyond the last; a lock that this thread holds; on one host, that its holder has ended.
     #[inline]
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
-        let call = TracedCall::of(TraceOp::Lock, lock.into());
-        let outcome = self.inner.calls.operate(call, |dsm, thread| dsm.lock(thread, lock))?;
-        match outcome {
-            None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
-            other => Err(unexpected(other)),
+        match &self.inner.memory {
+            Memory::OneHost(memory) => memory.lock(lock)?,
+            Memory::Protocol(protocol) => protocol.lock(lock)?,
         }
+        Ok(LockGuard { shared: self, lock })
     }
 
     /// Gives a lock back; [`LockGuard`] does it when dropped. For bindings to languages without guards.
@@ -321,8 +256,10 @@ impl Shared {
     /// A lock that this thread does not hold.
     #[inline]
     pub fn unlock(&self, lock: u32) -> Result<()> {
-        let call = TracedCall::of(TraceOp::Unlock, lock.into());
-        Ok(self.inner.calls.command(&[call], |dsm, thread| dsm.unlock(thread, lock))?)
+        match &self.inner.memory {
+            Memory::OneHost(memory) => Ok(memory.unlock(lock)?),
+            Memory::Protocol(protocol) => protocol.unlock(lock),
+        }
     }
 
     /// Changes how many threads of this rank take part in barriers.
@@ -330,21 +267,28 @@ impl Shared {
     /// # Errors
     /// None, more than 64, or while threads wait in a barrier.
     pub fn set_threads(&self, threads: usize) -> Result<()> {
-        let threads = u16::try_from(threads).unwrap_or(u16::MAX);
-        let call = call(TraceOp::ShapeShared, self.layout().views as u64, threads.into());
-        Ok(self.inner.calls.command(&[call], |dsm, _| dsm.set_participants(threads))?)
+        match &self.inner.memory {
+            Memory::OneHost(memory) => Ok(memory.set_threads(threads)?),
+            Memory::Protocol(protocol) => protocol.set_threads(u16::try_from(threads).unwrap_or(u16::MAX)),
+        }
     }
 
-    /// What this rank did so far.
+    /// What the protocol did in this rank so far; all 0 where there is none.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.inner.calls.counters()
+        match &self.inner.memory {
+            Memory::OneHost(_) => Counters::default(),
+            Memory::Protocol(protocol) => protocol.counters(),
+        }
     }
 
-    /// How faults are caught.
+    /// How faults are caught; `None` where none are.
     #[must_use]
-    pub fn faults(&self) -> FaultBackend {
-        self.inner.backend
+    pub fn faults(&self) -> Option<FaultBackend> {
+        match &self.inner.memory {
+            Memory::OneHost(_) => None,
+            Memory::Protocol(protocol) => Some(protocol.faults()),
+        }
     }
 
     /// The node.
@@ -362,29 +306,44 @@ impl Shared {
     /// # Errors
     /// A rank has died.
     pub fn close(self) -> Result<()> {
-        match self.inner.broadcast(0, 0) {
+        match self.broadcast(0, 0) {
             // It passed this very meeting, so all have come, or it waits for nobody: there is nothing to wait for here.
             Err(Error::Shared(SharedError::RankGone(rank) | SharedError::RankClosed(rank)))
-                if !self.engine().has_died(rank) =>
-            {
-                Ok(())
+                if !self.engine().has_died(rank) => {}
+            outcome => drop(outcome?),
+        }
+        if let Memory::OneHost(memory) = &self.inner.memory {
+            memory.set_closed();
+        }
+        Ok(())
+    }
+
+    /// Whether the memory can be used: by this process, and while the job is whole.
+    fn check(&self) -> Result<()> {
+        match &self.inner.memory {
+            Memory::OneHost(memory) => Ok(memory.check()?),
+            Memory::Protocol(protocol) => {
+                self.node().check_process()?;
+                Ok(protocol.check()?)
             }
-            outcome => outcome.map(drop),
         }
     }
 
-    /// Whether `bytes` at `address` lie within one application view.
+    /// Whether `bytes` at `address` lie within the memory, and within one view if it has views.
     fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
-        self.node().check_process()?;
-        let layout = self.layout();
-        match layout.locate(address as usize) {
-            Some((_, offset)) if bytes <= layout.bytes.saturating_sub(offset) as u64 => Ok(()),
-            _ => Err(Error::Driver(DriverError::NotMapped { address, length: bytes, access: "share" })),
+        let is_within = match &self.inner.memory {
+            Memory::OneHost(memory) => memory.holds(address, bytes),
+            Memory::Protocol(protocol) => {
+                self.node().check_process()?;
+                let layout = protocol.layout();
+                let located = layout.locate(address as usize);
+                located.is_some_and(|(_, offset)| bytes <= layout.bytes.saturating_sub(offset) as u64)
+            }
+        };
+        if is_within {
+            return Ok(());
         }
-    }
-
-    fn layout(&self) -> &ViewLayout {
-        self.inner.calls.layout()
+        Err(Error::Driver(DriverError::NotMapped { address, length: bytes, access: "share" }))
     }
 
     #[inline]
@@ -393,88 +352,9 @@ impl Shared {
     }
 }
 
-impl Inner {
-    /// All ranks must have as much of it, at the same addresses. Waits for them all.
-    fn check_layout(&self, layout: &ViewLayout) -> Result<()> {
-        // Addresses have 47 bits.
-        let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
-        let ours = layout.views as u64 | (layout.base as u64) << 16;
-        let first = self.first_broadcast(ours)?;
-        self.node.openings().fetch_add(1, Ordering::Relaxed);
-        let our_bytes = layout.bytes as u64;
-        let bytes = self.broadcast(0, our_bytes)?;
-        let (name, ours, first) = if bytes != our_bytes {
-            ("MAPWIRE_SHARED", our_bytes.to_string(), format!("{bytes} bytes"))
-        } else if views(first) != views(ours) {
-            let text = |word| views(word).to_string();
-            ("MAPWIRE_VIEWS", text(ours), text(first))
-        } else if base(first) != base(ours) {
-            let text = |word| format!("{:#x}", base(word));
-            ("MAPWIRE_SHARED_BASE", text(ours), text(first))
-        } else {
-            return Ok(());
-        };
-        Err(crate::config::ConfigError {
-            name: name.to_owned(),
-            value: ours,
-            why: format!("rank 0 has {first}; give all ranks the same"),
-        }
-        .into())
-    }
-
-    /// An operation of the calling thread on the model; waits for its outcome.
-    fn operate(
-        &self,
-        call: TracedCall,
-        begin: impl FnOnce(&mut Dsm, u16) -> Result<(), mapwire_dsm::Error>,
-    ) -> Result<Option<Outcome>> {
-        Ok(self.calls.operate(call, |dsm, thread| {
-            begin(dsm, thread)?;
-            Ok(Progress::Pending)
-        })?)
-    }
-
-    /// As [`broadcast`](Self::broadcast) of a value of rank 0, for the meeting in which ranks learn that all have opened the memory.
-    fn first_broadcast(&self, value: u64) -> Result<u64> {
-        let openings = self.node.openings().load(Ordering::Relaxed) + 1;
-        let call = TracedCall::of(TraceOp::Broadcast, 0);
-        let met = self.calls.meet_first(openings, call, |dsm, thread| {
-            dsm.broadcast(thread, 0, value)?;
-            Ok(Progress::Pending)
-        })?;
-        match met {
-            Some(Outcome::Value(value)) => Ok(value),
-            other => Err(unexpected(other)),
-        }
-    }
-
-    /// A meeting of one thread of each rank, however many take part in barriers, which gives the value of rank `root` to all.
-    fn broadcast(&self, root: u16, value: u64) -> Result<u64> {
-        let begin = |dsm: &mut Dsm, thread| dsm.broadcast(thread, root, value);
-        let call = TracedCall::of(TraceOp::Broadcast, root.into());
-        match self.operate(call, begin)? {
-            Some(Outcome::Value(value)) => Ok(value),
-            other => Err(unexpected(other)),
-        }
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         self.open.end();
-        let engine = self.node.engine();
-        if !engine.is_here() {
-            return;
-        }
-        drop(self.watch.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let memory = self.calls.close();
-        let mut driver = engine.lock();
-        let _ = driver.unexport(self.export);
-        for (id, grant) in memory.iter().flat_map(|memory| memory.peers().imports()) {
-            driver.release_import(id, &grant);
-        }
-        drop(driver);
-        drop(memory);
     }
 }
 
@@ -506,19 +386,6 @@ fn bytes_of<T: Sharable>(slice: &SharedSlice<T>) -> u64 {
     (slice.len() * size_of::<T>()) as u64
 }
 
-/// What a trace says of a run of bytes that is asked for.
-fn prefetch_call(&(address, bytes, writes): &(u64, u64, bool)) -> TracedCall {
-    call(if writes { TraceOp::PrefetchWrite } else { TraceOp::Prefetch }, address, bytes)
-}
-
-fn unexpected(outcome: Option<Outcome>) -> Error {
-    match outcome {
-        Some(Outcome::Failed(error)) => SharedError::Model(error).into(),
-        // The model answers each operation with the outcome of its kind.
-        _ => SharedError::NotOpen.into(),
-    }
-}
-
 /// A lock, held until this is dropped.
 #[derive(Debug)]
 pub struct LockGuard<'a> {
@@ -529,9 +396,8 @@ pub struct LockGuard<'a> {
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.shared.engine().is_here()
-            && let Err(error) = self.shared.unlock(self.lock)
-        {
+        let is_ours = matches!(self.shared.inner.memory, Memory::OneHost(_)) || self.shared.engine().is_here();
+        if is_ours && let Err(error) = self.shared.unlock(self.lock) {
             tracing::error!(lock = self.lock, %error, "a lock could not be given back");
         }
     }

@@ -4,7 +4,7 @@
 use mapwire::{Shared, SharedSlice};
 
 use crate::harness::Rank;
-use crate::sharing::on_both;
+use crate::sharing::on_all;
 
 const ROUNDS: u64 = 250;
 
@@ -30,7 +30,7 @@ fn stagger(rank: &Rank, round: u64) {
 
 #[test]
 fn of_two_ranks_that_store_and_then_load_one_sees_the_others_store() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let (flags, seen) = (words(rank, shared, 2), words(rank, shared, 2));
         for round in 1..=ROUNDS {
             shared.barrier().unwrap();
@@ -47,7 +47,7 @@ fn of_two_ranks_that_store_and_then_load_one_sees_the_others_store() {
 
 #[test]
 fn whoever_sees_a_flag_sees_the_data_stored_before_it() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let words = words(rank, shared, 3);
         let (data, more, flag) = (words[0], words[1], words[2]);
         for round in 1..=ROUNDS {
@@ -72,7 +72,7 @@ fn whoever_sees_a_flag_sees_the_data_stored_before_it() {
 #[test]
 fn two_readers_see_independent_stores_in_the_same_order() {
     // Ranks 0 and 1 store to words of their own; ranks 2 and 3 load both, in opposite order.
-    on_both(4, |rank, shared| {
+    on_all(4, |rank, shared| {
         let (stored, seen) = (words(rank, shared, 2), words(rank, shared, 4));
         for round in 1..=ROUNDS / 2 {
             shared.barrier().unwrap();
@@ -98,7 +98,7 @@ fn two_readers_see_independent_stores_in_the_same_order() {
 
 #[test]
 fn loads_of_one_word_never_go_back_in_time() {
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         let word = words(rank, shared, 1)[0];
         let end = 3000;
         if rank.number == 0 {

@@ -5,13 +5,13 @@ use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use mapwire::Error;
 
 use crate::harness::refused;
-use crate::sharing::{on_both, one_each};
+use crate::sharing::{on_all, one_each};
 
 const WORDS: usize = 40_000;
 
 #[test]
 fn pages_that_other_ranks_hold_are_written_to_files_and_filled_from_them() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let slices = one_each(rank, shared, WORDS);
         let slice = slices[0];
         // Rank 1 stores last: the pages are closed in rank 0.
@@ -72,7 +72,7 @@ fn a_file_that_fails_says_why_and_what_came_before_stays() {
             Ok(())
         }
     }
-    on_both(1, |_, shared| {
+    on_all(1, |_, shared| {
         let slice = shared.alloc::<u64>(WORDS).unwrap();
         let error = slice.write_to(0, WORDS, &mut Full(100_000)).unwrap_err();
         assert!(matches!(&error, Error::Io(why) if why.kind() == std::io::ErrorKind::StorageFull), "{error}");

@@ -16,7 +16,7 @@ const PROGRAM: u32 = 0x2000_0001;
 const DOUBLE: u32 = 1;
 
 /// What `body` ends with in a child.
-fn in_child(body: impl FnOnce()) -> i32 {
+pub(crate) fn in_child(body: impl FnOnce()) -> i32 {
     // SAFETY: the child does what children of programs do, with no other thread; the C library's memory is in order there.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);

@@ -137,7 +137,7 @@ fn without_userfaultfd_faults_are_caught_by_sigsegv_unless_told_otherwise() {
             refuse_userfaultfd();
             let node = rank.node();
             let shared = rank.shared(&node);
-            assert_eq!(shared.faults(), FaultBackend::Sigsegv);
+            assert_eq!(shared.faults(), Some(FaultBackend::Sigsegv));
             let slice = (rank.number == 0).then(|| shared.alloc::<u64>(10).unwrap());
             let slice = shared.broadcast_slice(0, slice).unwrap();
             slice.set(rank.number, 7);
@@ -220,7 +220,7 @@ fn ranks_with_different_shared_memories_are_told_so() {
     for (label, change) in [
         ("MAPWIRE_SHARED", (|config| config.shared.bytes = 32 << 20) as fn(&mut NodeConfig)),
         ("MAPWIRE_VIEWS", |config| config.shared.views = 16),
-        ("MAPWIRE_SHARED_BASE", |config| config.shared.base = 0x2000_0000_0000),
+        ("MAPWIRE_SHARED_BASE", |config| config.shared.base = Some(0x2000_0000_0000)),
     ] {
         let done = job(3).called(label).option("--shared", "64M").run(|rank| {
             outlive_sigterm();

@@ -7,13 +7,13 @@ use mapwire::{Shared, SharedSlice};
 
 use crate::harness::hostile::Dice;
 use crate::harness::{eventually, job, refused};
-use crate::sharing::{on_both, one_each};
+use crate::sharing::{on_all, on_both, one_each};
 
 #[test]
 fn counters_under_locks_lose_no_increment_of_any_thread() {
     const THREADS: u64 = 3;
     const TURNS: u64 = 120;
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         // Three counters under three locks; the third lock's counter shares a minipage with nothing.
         let counters = one_each(rank, shared, 1);
         std::thread::scope(|scope| {
@@ -136,7 +136,7 @@ fn nobody_passes_a_barrier_before_all_threads_of_all_ranks_have_come() {
 
 #[test]
 fn a_broadcast_gives_the_roots_value_to_all_and_misuse_is_refused() {
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         for round in 0..30_u64 {
             let root = round as usize % rank.size;
             let value = shared.broadcast(root, 1000 * rank.number as u64 + round).unwrap();
@@ -203,7 +203,7 @@ fn minipages_of_many_sizes_go_round_under_locks_and_are_always_whole() {
     // next number. The order in which threads take them is random.
     const THREADS: u64 = 2;
     const TURNS: u64 = 150;
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         const SIZES: [usize; 8] = [1, 2, 15, 16, 100, 511, 513, 3000];
         let slices: Vec<_> = SIZES
             .iter()

@@ -27,6 +27,8 @@ mod libfabric;
 mod limits;
 mod locks;
 mod modes;
+#[allow(unsafe_code)]
+mod one_host;
 mod order;
 mod parting;
 mod parts;

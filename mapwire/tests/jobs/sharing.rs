@@ -1,6 +1,6 @@
 //! Shared memory: minipages, both ways of catching faults.
 
-use mapwire::{Shared, SharedSlice};
+use mapwire::{Coherence, Shared, SharedSlice};
 
 use crate::harness::{Job, Rank, job, pattern, refusal, refused};
 
@@ -12,6 +12,23 @@ const BACKENDS: [&str; 2] = ["userfaultfd", "sigsegv"];
 /// Runs `body` as `ranks` ranks with each backend, with shared memory open.
 pub(crate) fn on_both(ranks: u32, body: fn(&Rank, &Shared)) {
     on_both_over("", ranks, body);
+}
+
+/// As [`on_both`], and with memory that the processor keeps coherent.
+pub(crate) fn on_all(ranks: u32, body: fn(&Rank, &Shared)) {
+    on_both(ranks, body);
+    job(ranks)
+        .called("one host")
+        .option("--coherence", "auto")
+        .option("--shared", "256M")
+        .run(|rank| {
+            let node = rank.node();
+            let shared = rank.shared(&node);
+            assert_eq!((shared.coherence(), shared.faults()), (Coherence::Auto, None));
+            body(rank, &shared);
+            shared.close().unwrap();
+        })
+        .succeeds();
 }
 
 /// As [`on_both`], over a transport that is named, if it is.
@@ -27,7 +44,7 @@ pub(crate) fn on_both_over(transport: &str, ranks: u32, body: fn(&Rank, &Shared)
             .run(|rank| {
                 let node = rank.node();
                 let shared = rank.shared(&node);
-                assert_eq!(shared.faults().to_string(), faults);
+                assert_eq!(shared.faults().unwrap().to_string(), faults);
                 body(rank, &shared);
                 shared.close().unwrap();
             })
@@ -47,7 +64,7 @@ struct Vector([u64; 4]);
 
 #[test]
 fn values_that_need_more_alignment_than_others_get_it() {
-    on_both(1, |_, shared| {
+    on_all(1, |_, shared| {
         for _ in 0..4 {
             shared.alloc::<u8>(16).unwrap();
             let vector = shared.alloc::<Vector>(1).unwrap();
@@ -60,7 +77,7 @@ fn values_that_need_more_alignment_than_others_get_it() {
 
 #[test]
 fn ranks_that_write_neighbours_on_one_page_do_not_disturb_each_other() {
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         // Rank 0 allocates all, so that they share pages: 30 minipages of 128 bytes.
         let slices: Vec<SharedSlice<u64>> = (0..30)
             .map(|_| {
@@ -182,7 +199,7 @@ fn what_is_asked_for_ahead_is_there_without_a_fault() {
 
 #[test]
 fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let slice = shared.alloc::<u64>(8).unwrap();
         for length in [u64::MAX, u64::MAX / 8, 1 << 60, 1 << 40] {
             if rank.number == 0 {
@@ -201,7 +218,7 @@ fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
 
 #[test]
 fn all_ranks_and_threads_allocate_at_once_and_no_two_get_the_same() {
-    on_both(3, |rank, shared| {
+    on_all(3, |rank, shared| {
         const EACH: usize = 60;
         let mut own: Vec<SharedSlice<u64>> = Vec::new();
         std::thread::scope(|scope| {
@@ -406,7 +423,7 @@ fn shared_memory_opens_after_a_try_to_which_a_rank_did_not_come() {
 
 #[test]
 fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
-    on_both(2, |rank, shared| {
+    on_all(2, |rank, shared| {
         let node = shared.node();
         let slices = one_each(rank, shared, 1500);
         let own = slices[rank.number];

@@ -93,7 +93,7 @@ fn with_handler(body: fn(&Rank, &Shared)) {
                     handle_alarms();
                     shared.notice_handlers();
                 }
-                assert_eq!(shared.faults().to_string(), faults);
+                assert_eq!(shared.faults().unwrap().to_string(), faults);
                 body(rank, &shared);
                 shared.close().unwrap();
             })

@@ -35,7 +35,7 @@ use mapwire_host::own_words::OwnWord;
 use mapwire_host::waiting::{Patience, WaitStrategy, now_ns};
 use mapwire_host::{exiting, masking};
 use mapwire_transport::bells::Wake;
-use mapwire_transport::board::RankState;
+use mapwire_transport::board::{Board, RankState};
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_transport::job::JobFabric;
 use mapwire_wire::{CommandRepr, NodeId};
@@ -354,6 +354,12 @@ impl<F: Fabric> Engine<F> {
     #[must_use]
     pub fn openings(&self, rank: NodeId) -> Option<u32> {
         self.bells.openings(rank)
+    }
+
+    /// The board of the job; `None` where there is none.
+    #[must_use]
+    pub fn board(&self) -> Option<&Arc<Board>> {
+        self.bells.board()
     }
 
     /// Whether there were other ranks and all of them are gone.

@@ -1,4 +1,4 @@
-//! The board: two small memfds that every rank of a job maps.
+//! The board: two small memfds that every rank of a job maps, and a third for the memory that ranks of this host share.
 //!
 //! They answer three questions without a system call: does a thread of that rank poll (may I skip
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
@@ -139,6 +139,8 @@ const HOST: usize = 12;
 pub struct BoardFiles {
     pub bells: OwnedFd,
     pub news: OwnedFd,
+    /// Empty at first: the shared memory of the ranks of this host, which agree on it by themselves.
+    pub segment: OwnedFd,
 }
 
 /// A mapped board. Shared by all threads of a rank; unmapped on drop.
@@ -147,6 +149,7 @@ pub struct Board {
     bells: Mapping,
     /// For reading only, but in the [`BrokersBoard`].
     news: Mapping,
+    segment: Option<OwnedFd>,
     ranks: u32,
     /// Threads of this process that poll.
     pollers: AtomicU32,
@@ -188,7 +191,10 @@ impl BrokersBoard {
         let bells = memfd::create("mapwire-bells", bells_bytes(ranks))?;
         memfd::finish(&bells, Writers::All)?;
         let news = memfd::create("mapwire-news", news_bytes(ranks))?;
+        let segment = memfd::create_growing("mapwire-shared")?;
+        let duplicate = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(os("fcntl(F_DUPFD_CLOEXEC)"));
         let board = Board {
+            segment: Some(duplicate(&segment)?),
             bells: Mapping::foreign(bells.as_fd(), bells_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             news: Mapping::foreign(news.as_fd(), news_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             ranks,
@@ -204,7 +210,7 @@ impl BrokersBoard {
         head(HEAD_VERSION).store(VERSION, Ordering::Relaxed);
         head(HEAD_RANKS).store(ranks, Ordering::Relaxed);
         head(HEAD_MAGIC).store(MAGIC, Ordering::Release);
-        Ok((Self(board), BoardFiles { bells, news }))
+        Ok((Self(board), BoardFiles { bells, news, segment }))
     }
 
     /// The board as a rank has it, for a process that is its own broker.
@@ -253,12 +259,13 @@ impl std::ops::Deref for BrokersBoard {
 }
 
 impl Board {
-    /// Maps a board made elsewhere, for storing only the bells. The descriptors may be closed afterwards.
+    /// Maps a board made elsewhere, for storing only the bells. The first two descriptors may be closed afterwards. Of the `segment` nothing is
+    /// checked yet.
     ///
     /// # Errors
     /// [`BoardError::Memory`] for what [`memfd::verify`] refuses; [`BoardError::Malformed`] if the news could be written, or sizes, magic,
     /// version and number of ranks do not fit together.
-    pub fn open(bells: BorrowedFd<'_>, news: BorrowedFd<'_>) -> Result<Self, BoardError> {
+    pub fn open(bells: BorrowedFd<'_>, news: BorrowedFd<'_>, segment: Option<OwnedFd>) -> Result<Self, BoardError> {
         let bytes = usize::try_from(memfd::verify(news, 0)?).unwrap_or(0);
         let seals = rustix::fs::fcntl_get_seals(news).map_err(os("fcntl(F_GET_SEALS)"))?;
         if !seals.contains(SealFlags::FUTURE_WRITE) {
@@ -287,9 +294,22 @@ impl Board {
         Ok(Self {
             bells: Mapping::foreign(bells, bells_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             news,
+            segment,
             ranks,
             pollers: AtomicU32::new(0),
         })
+    }
+
+    /// The file of the memory that the ranks of this host share, if this process has it.
+    #[must_use]
+    pub fn segment(&self) -> Option<BorrowedFd<'_>> {
+        self.segment.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether all ranks are on one host.
+    #[must_use]
+    pub fn is_of_one_host(&self) -> bool {
+        (1..self.ranks).all(|rank| self.host(rank) == self.host(0))
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 fn second_mapping(files: &BoardFiles) -> Board {
-    Board::open(files.bells.as_fd(), files.news.as_fd()).unwrap()
+    Board::open(files.bells.as_fd(), files.news.as_fd(), files.segment.try_clone().ok()).unwrap()
 }
 
 #[test]
@@ -143,11 +143,12 @@ fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
 #[test]
 fn an_unsealed_or_foreign_file_is_no_board() {
     let (_board, files) = BrokersBoard::create(&[0; 1]).unwrap();
-    let news = |fd: &OwnedFd| Board::open(files.bells.as_fd(), fd.as_fd()).map(drop);
+    let segment = || files.segment.try_clone().ok();
+    let news = |fd: &OwnedFd| Board::open(files.bells.as_fd(), fd.as_fd(), segment()).map(drop);
     let memory = || memfd::create("x", 4096).unwrap();
     let unsealed = memory();
     assert!(matches!(news(&unsealed), Err(BoardError::Memory(_))));
-    assert!(matches!(Board::open(unsealed.as_fd(), files.news.as_fd()), Err(BoardError::Memory(_))));
+    assert!(matches!(Board::open(unsealed.as_fd(), files.news.as_fd(), segment()), Err(BoardError::Memory(_))));
     let writable = memory();
     memfd::finish(&writable, Writers::All).unwrap();
     assert!(matches!(news(&writable), Err(BoardError::Malformed(_))));

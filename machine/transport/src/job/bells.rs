@@ -135,6 +135,10 @@ impl Doorbells for JobBells {
         (board.host(peer) == board.host(self.rank)).then(|| board.openings(peer))
     }
 
+    fn board(&self) -> Option<&Arc<Board>> {
+        Some(&self.board)
+    }
+
     fn publish(&self, figures: &Figures) {
         self.board.publish(self.rank, figures);
     }

@@ -124,7 +124,7 @@ impl JobFabric {
     /// # Errors
     /// When its board cannot be made.
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
-        let (board, _files) = BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
+        let (board, _) = BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
         let board = Arc::new(board.into_board());
         Self::new(None, board, 0, vec![false; size as usize].into(), Elsewhere::Nowhere)
     }
@@ -247,7 +247,7 @@ impl JobFabric {
                 Elsewhere::Nowhere => News::Gone(node(peer)),
             },
             // The client reports no such message.
-            ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_) => News::Gone(self.me()),
+            ToRank::Welcome { .. } | ToRank::Bells | ToRank::Segment | ToRank::Refused(_) => News::Gone(self.me()),
         }
     }
 }

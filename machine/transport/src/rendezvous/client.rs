@@ -85,10 +85,13 @@ impl Client {
         let (ToRank::Bells, bells) = next()? else {
             return Err(RendezvousError::Protocol("no bells"));
         };
+        let (ToRank::Segment, segment) = next()? else {
+            return Err(RendezvousError::Protocol("no shared memory"));
+        };
         if named != rank {
             return Err(RendezvousError::Protocol("welcome for another rank"));
         }
-        let board = Board::open(bells.as_fd(), news.as_fd())?;
+        let board = Board::open(bells.as_fd(), news.as_fd(), Some(segment))?;
         if board.ranks() != size || rank >= size {
             return Err(RendezvousError::Protocol("board and welcome disagree on the job's size"));
         }
@@ -194,7 +197,7 @@ impl Client {
             ToRank::Passed { from: rank, .. }
             | ToRank::PassLost { to: rank, .. }
             | ToRank::PassAgain { to: rank, .. } => rank < self.size(),
-            ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_) => false,
+            ToRank::Welcome { .. } | ToRank::Bells | ToRank::Segment | ToRank::Refused(_) => false,
         }
     }
 

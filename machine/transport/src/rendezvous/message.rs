@@ -18,7 +18,7 @@ pub const MAX_BYTES: usize = HEAD_BYTES + MAX_CARD_BYTES;
 /// Length of the longest [`Card`].
 pub const MAX_CARD_BYTES: usize = 448;
 /// Version of the records; a broker refuses another one by name.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWRV");
 
@@ -125,8 +125,10 @@ pub enum ToBroker {
 pub enum ToRank {
     /// Carries the news of the board, which the broker writes. [`ToRank::Bells`] follows.
     Welcome { rank: u32, size: u32, secret: Secret },
-    /// Carries the bells of the board, which all ranks write.
+    /// Carries the bells of the board, which all ranks write. [`ToRank::Segment`] follows.
     Bells,
+    /// Carries the file of the memory that the ranks of this host share.
+    Segment,
     /// The answer to a `Hello` that is not admitted; the connection ends.
     Refused(Refusal),
     /// Carries the memory of the channel to `peer`.
@@ -292,7 +294,7 @@ impl ToRank {
     /// Whether the record carries a descriptor.
     #[must_use]
     pub fn carries_fd(&self) -> bool {
-        matches!(self, Self::Welcome { .. } | Self::Bells | Self::Channel { .. } | Self::Passed { .. })
+        matches!(self, Self::Welcome { .. } | Self::Bells | Self::Segment | Self::Channel { .. } | Self::Passed { .. })
     }
 
     #[must_use]
@@ -306,6 +308,7 @@ impl ToRank {
             Self::PassLost { to, tag } => (106, *to, 0, *tag, NONE, &[]),
             Self::PassAgain { to, tag } => (109, *to, 0, *tag, NONE, &[]),
             Self::Bells => (107, 0, 0, 0, NONE, &[]),
+            Self::Segment => (110, 0, 0, 0, NONE, &[]),
             Self::Card { peer, card } => (108, *peer, 0, 0, NONE, card.bytes()),
         })
     }
@@ -328,6 +331,7 @@ impl ToRank {
             105 => Self::Passed { from: rank, tag },
             106 => Self::PassLost { to: rank, tag },
             107 => Self::Bells,
+            110 => Self::Segment,
             109 => Self::PassAgain { to: rank, tag },
             108 => Self::Card { peer: rank, card: Card::new(body).ok_or(ParseError::Malformed)? },
             _ => return Err(ParseError::Malformed),

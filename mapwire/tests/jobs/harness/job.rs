@@ -150,6 +150,8 @@ impl Job {
             .env("XDG_CONFIG_HOME", place.folder.join("config"))
             .env("RUST_BACKTRACE", "0")
             .env("MAPWIRE_TIMEOUT", TIMEOUT)
+            // Most tests of shared memory are of the protocol; those of the processor's way say so.
+            .env("MAPWIRE_COHERENCE", "minipages")
             .env(LABEL, &self.label)
             .env(MARK, &place.mark)
             .env(FOLDER, &place.folder)

@@ -121,6 +121,7 @@ pub struct Broker {
     board: BrokersBoard,
     bells: Rc<OwnedFd>,
     news: Rc<OwnedFd>,
+    segment: Rc<OwnedFd>,
     epoll: OwnedFd,
     door: Door,
     connections: Vec<Option<Connection>>,
@@ -158,7 +159,7 @@ impl Broker {
     }
 
     fn with_secret(hosts: &[u32], secret: Secret, make_channel: MakeChannel) -> Result<Self, BoardError> {
-        let (board, BoardFiles { bells, news }) = BrokersBoard::create(hosts)?;
+        let (board, BoardFiles { bells, news, segment }) = BrokersBoard::create(hosts)?;
         let ranks = board.ranks();
         let address = JobAddress::random()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
@@ -171,6 +172,7 @@ impl Broker {
             board,
             bells: Rc::new(bells),
             news: Rc::new(news),
+            segment: Rc::new(segment),
             epoll,
             door,
             connections: Vec::new(),
@@ -419,7 +421,8 @@ impl Broker {
         let welcome = ToRank::Welcome { rank, size, secret };
         let welcome = Outgoing::new(&welcome, Some(self.news.clone()));
         let bells = Outgoing::new(&ToRank::Bells, Some(self.bells.clone()));
-        connection.queue.extend([welcome, bells]);
+        let segment = Outgoing::new(&ToRank::Segment, Some(self.segment.clone()));
+        connection.queue.extend([welcome, bells, segment]);
         let record = &mut self.ranks[rank as usize];
         record.joined = true;
         record.connection = Some(at);

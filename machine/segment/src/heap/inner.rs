@@ -1,0 +1,343 @@
+//! Where blocks are found, taken and given back, whatever is written around them.
+
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use super::cache::{self, Bin, Block};
+use super::classes::{TABLE, aligned_class};
+use super::error::{Allocated, HeapError};
+use super::process::Process;
+use super::slabs::Slabs;
+use super::units::{UNIT_BYTES, Units, Use};
+use crate::layout::{ALIGN_BYTES, HEAP_AT};
+use crate::segment::Segment;
+
+/// Word of the heap: how it was first opened.
+const MODE_AT: u64 = HEAP_AT;
+
+/// State of a block that nobody has had: it reads as zeros.
+const FRESH: u8 = 0;
+/// The program has it.
+const LIVE: u8 = 1;
+/// The program had it.
+const FREED: u8 = 2;
+
+/// Units of 2 MiB: runs of so many begin at such a multiple, for the sake of huge pages.
+const HUGE_UNITS: u64 = ALIGN_BYTES as u64 / UNIT_BYTES;
+
+/// Attempts to find room while other threads hold back what they look through.
+const ATTEMPTS: usize = 8;
+/// Blocks in a row that are in use already, as only another process's stores can make them.
+const STRAYS: usize = 64;
+
+/// What a process has of a heap.
+#[derive(Debug)]
+pub(super) struct Inner {
+    segment: Arc<Segment>,
+    units: Units,
+    id: u64,
+    process: Process,
+    is_debug: bool,
+}
+
+/// Memory that the program has, or is about to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Block { class: usize, block: Block },
+    Run { unit: u64, units: u64 },
+}
+
+/// Memory just taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) offset: u64,
+    /// Its length in bytes: what was asked for, or more.
+    pub(super) room: u64,
+    /// It reads as zeros.
+    pub(super) is_fresh: bool,
+}
+
+impl Inner {
+    pub(super) fn new(segment: Arc<Segment>, is_debug: bool) -> Result<Self, HeapError> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let mode = 1 + u32::from(is_debug);
+        let word = segment.word32(MODE_AT).ok_or(HeapError::Damaged { at: MODE_AT })?;
+        let before = word.compare_exchange(0, mode, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|other| other);
+        if before != 0 && before != mode {
+            return Err(HeapError::Differs { ours: is_debug });
+        }
+        let units = Units::new(segment.bytes());
+        let process = Process::new().map_err(crate::SegmentError::from)?;
+        Ok(Self { segment, units, id: LAST.fetch_add(1, Ordering::Relaxed), process, is_debug })
+    }
+
+    #[inline(always)]
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    #[inline(always)]
+    pub(super) fn process(&self) -> u32 {
+        self.process.number()
+    }
+
+    #[inline(always)]
+    pub(super) fn is_debug(&self) -> bool {
+        self.is_debug
+    }
+
+    #[inline(always)]
+    pub(super) fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    pub(super) fn units(&self) -> &Units {
+        &self.units
+    }
+
+    #[inline(always)]
+    pub(super) fn slabs(&self) -> Slabs<'_> {
+        Slabs { segment: &self.segment, units: &self.units }
+    }
+
+    /// Address of an offset, in all ranks.
+    pub(super) fn address(&self, offset: u64) -> usize {
+        self.segment.base().wrapping_add(offset as usize)
+    }
+
+    #[inline(always)]
+    fn state(&self, class: usize, block: Block) -> Result<&AtomicU8, HeapError> {
+        let at = block.slab_at + u64::from(TABLE[class].states_at) + u64::from(block.number);
+        self.segment.byte(at).ok_or(HeapError::Damaged { at })
+    }
+
+    /// Offset and length of a piece.
+    pub(super) fn extent(&self, piece: Piece) -> (u64, u64) {
+        match piece {
+            Piece::Block { class, block } => {
+                (block.slab_at + TABLE[class].offset_of(block.number), TABLE[class].bytes.into())
+            }
+            Piece::Run { unit, units } => (self.units.offset_of(unit), units * UNIT_BYTES),
+        }
+    }
+
+    /// A block of the class. `None`: there are no units left.
+    #[inline(always)]
+    pub(super) fn take_block(self: &Arc<Self>, class: usize) -> Result<Option<Taken>, HeapError> {
+        let slabs = self.slabs();
+        for _ in 0..STRAYS {
+            let taken = cache::with_bin(self, class, |bin| bin.take(slabs));
+            let taken = taken.unwrap_or_else(|| self.take_uncached(class))?;
+            let Some(block) = taken else { return Ok(None) };
+            let state = self.state(class, block)?;
+            let before = state.load(Ordering::Relaxed);
+            if before != LIVE {
+                state.store(LIVE, Ordering::Relaxed);
+                let offset = block.slab_at + TABLE[class].offset_of(block.number);
+                let room = TABLE[class].bytes.into();
+                return Ok(Some(Taken { offset, room, is_fresh: before == FRESH }));
+            }
+        }
+        Err(HeapError::Damaged { at: self.segment.bytes() })
+    }
+
+    #[cold]
+    fn take_uncached(&self, class: usize) -> Result<Option<Block>, HeapError> {
+        let mut bin = Bin::new(class);
+        let block = bin.take(self.slabs());
+        bin.empty(self.slabs());
+        block
+    }
+
+    /// `bytes` at a multiple of `align`.
+    pub(super) fn take(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Taken, HeapError> {
+        for attempt in 0..ATTEMPTS {
+            if let Some(class) = aligned_class(bytes, align) {
+                if let Some(taken) = self.take_block(class)? {
+                    return Ok(taken);
+                }
+            }
+            if let Some(taken) = self.take_run(bytes, align)? {
+                return Ok(taken);
+            }
+            if attempt > 0 {
+                std::thread::yield_now();
+            }
+            cache::empty(self);
+            self.slabs().dissolve_all_empty();
+        }
+        let used_bytes = self.units.taken(&self.segment) * UNIT_BYTES;
+        Err(HeapError::OutOfMemory { bytes, used_bytes, all_bytes: self.units.bytes() })
+    }
+
+    fn take_run(&self, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
+        let units = bytes.div_ceil(UNIT_BYTES);
+        let least = (align / UNIT_BYTES).max(1);
+        let best = if units >= HUGE_UNITS { HUGE_UNITS } else { least };
+        let mut taken = self.units.take(&self.segment, units, best)?;
+        if taken.is_none() && best > least {
+            taken = self.units.take(&self.segment, units, least)?;
+        }
+        let Some(unit) = taken else { return Ok(None) };
+        // Words of an earlier use, which only another process can have left there, must not stay.
+        self.units.set_run(&self.segment, unit, units);
+        Ok(Some(Taken { offset: self.units.offset_of(unit), room: units * UNIT_BYTES, is_fresh: true }))
+    }
+
+    /// What the program has at `offset`.
+    ///
+    /// # Errors
+    /// It has nothing there.
+    #[inline(always)]
+    pub(super) fn find(&self, offset: u64) -> Result<Piece, HeapError> {
+        let Some(unit) = self.units.unit_of(offset) else { return Err(self.outside(offset)) };
+        match self.units.use_of(&self.segment, unit) {
+            Use::Slab { class, back } => {
+                let start =
+                    unit.checked_sub(back.into()).ok_or(HeapError::NotAllocated { address: self.address(offset) })?;
+                let slab_at = self.units.offset_of(start);
+                let kind = &TABLE[class];
+                let number = match kind.block_at(offset.wrapping_sub(slab_at)) {
+                    Ok(number) => number,
+                    Err(holder) => return Err(self.no_block(offset, class, slab_at, holder)),
+                };
+                if !self.segment.is_in_use(slab_at, kind.slab_bytes()) {
+                    return Err(HeapError::Damaged { at: slab_at });
+                }
+                let block = Block { slab_at, number };
+                match self.state(class, block)?.load(Ordering::Relaxed) {
+                    LIVE => Ok(Piece::Block { class, block }),
+                    state => Err(self.not_live(Piece::Block { class, block }, state)),
+                }
+            }
+            used => self.find_run(offset, unit, used),
+        }
+    }
+
+    #[cold]
+    fn find_run(&self, offset: u64, unit: u64, used: Use) -> Result<Piece, HeapError> {
+        let start = match used {
+            Use::Run(units) => Some((unit, Use::Run(units))),
+            _ => self.units.start_of(&self.segment, unit),
+        };
+        let address = self.address(offset);
+        let Some((start, Use::Run(units))) = start else { return Err(HeapError::NotAllocated { address }) };
+        let at = self.units.offset_of(start);
+        if !self.units.are_usable(&self.segment, start, units) || units == 0 {
+            return Err(HeapError::Damaged { at });
+        }
+        if at != offset {
+            return Err(HeapError::Inside { address, block: self.address(at) });
+        }
+        Ok(Piece::Run { unit, units })
+    }
+
+    #[cold]
+    fn outside(&self, offset: u64) -> HeapError {
+        let data = self.address(self.units.offset_of(0))..self.address(self.segment.bytes());
+        HeapError::Outside { address: self.address(offset), data }
+    }
+
+    #[cold]
+    fn no_block(&self, offset: u64, class: usize, slab_at: u64, holder: Option<u32>) -> HeapError {
+        let address = self.address(offset);
+        let block = holder.map(|number| Block { slab_at, number });
+        let is_live = |&block: &Block| self.state(class, block).is_ok_and(|it| it.load(Ordering::Relaxed) == LIVE);
+        match block.filter(is_live) {
+            Some(block) => {
+                let (at, _) = self.extent(Piece::Block { class, block });
+                HeapError::Inside { address, block: self.address(at) }
+            }
+            None => HeapError::NotAllocated { address },
+        }
+    }
+
+    #[cold]
+    fn not_live(&self, piece: Piece, state: u8) -> HeapError {
+        let (at, bytes) = self.extent(piece);
+        let address = self.address(at);
+        if state != FREED {
+            return HeapError::NotAllocated { address };
+        }
+        let by = if self.is_debug { super::debug::by(&self.segment, at, bytes) } else { Allocated::UNKNOWN };
+        HeapError::FreedTwice { address, by }
+    }
+
+    /// Gives back what [`find`](Self::find) has found.
+    ///
+    /// # Errors
+    /// Another thread has done so meanwhile.
+    #[inline(always)]
+    pub(super) fn give(self: &Arc<Self>, piece: Piece) -> Result<(), HeapError> {
+        let Piece::Block { class, block } = piece else { return self.give_run(piece) };
+        let state = self.state(class, block)?;
+        if self.is_debug && state.swap(FREED, Ordering::AcqRel) != LIVE {
+            return Err(self.not_live(piece, FREED));
+        }
+        state.store(FREED, Ordering::Relaxed);
+        let slabs = self.slabs();
+        if cache::with_bin(self, class, |bin| bin.keep(block, slabs)).is_none() {
+            cache::give(class, core::iter::once(block), slabs);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn give_run(&self, piece: Piece) -> Result<(), HeapError> {
+        let Piece::Run { unit, units } = piece else { return Ok(()) };
+        if !self.units.change_run(&self.segment, unit, units, 0) {
+            return Err(HeapError::NotAllocated { address: self.address(self.units.offset_of(unit)) });
+        }
+        self.units.give(&self.segment, unit, units);
+        Ok(())
+    }
+
+    /// Changes the length of a piece where it lies. False: it has no room there.
+    ///
+    /// # Errors
+    /// Another thread has given it back meanwhile; the file cannot grow.
+    pub(super) fn resize(&self, piece: Piece, bytes: u64) -> Result<bool, HeapError> {
+        match piece {
+            Piece::Block { class, .. } => {
+                let has = u64::from(TABLE[class].bytes);
+                Ok(bytes <= has && bytes > has / 2)
+            }
+            // Blocks of classes are shorter than that.
+            Piece::Run { .. } if aligned_class(bytes, 1).is_some() => Ok(false),
+            Piece::Run { unit, units } => {
+                let wanted = bytes.div_ceil(UNIT_BYTES);
+                if wanted > units && !self.units.take_at(&self.segment, unit + units, wanted - units)? {
+                    return Ok(false);
+                }
+                if wanted != units && !self.units.change_run(&self.segment, unit, units, wanted) {
+                    return Err(HeapError::NotAllocated { address: self.address(self.units.offset_of(unit)) });
+                }
+                if wanted < units {
+                    self.units.give(&self.segment, unit + wanted, units - wanted);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// All pieces that the program has, unless some come and go meanwhile.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> {
+        self.units.ever_taken(&self.segment).flat_map(|unit| {
+            let (class, run) = match self.units.use_of(&self.segment, unit) {
+                Use::Slab { class, back: 0 } => (Some(class), None),
+                Use::Run(units) if self.units.are_usable(&self.segment, unit, units) => (None, Some(units)),
+                _ => (None, None),
+            };
+            let slab_at = self.units.offset_of(unit);
+            let blocks = class.into_iter().flat_map(move |class| {
+                let numbers = 0..TABLE[class].blocks;
+                numbers.map(move |number| (class, Block { slab_at, number }))
+            });
+            let is_live = |&(class, block): &(usize, Block)| {
+                self.state(class, block).is_ok_and(|state| state.load(Ordering::Relaxed) == LIVE)
+            };
+            let blocks = blocks.filter(is_live).map(|(class, block)| Piece::Block { class, block });
+            blocks.chain(run.map(|units| Piece::Run { unit, units }))
+        })
+    }
+}
