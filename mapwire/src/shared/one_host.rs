@@ -119,6 +119,10 @@ impl OneHost {
         Ok(memory)
     }
 
+    pub(super) fn objects(&self) -> &Arc<Objects> {
+        &self.objects
+    }
+
     fn segment(&self) -> &Segment {
         self.objects.segment()
     }

@@ -44,6 +44,20 @@ impl Objects {
         self.threads.segment()
     }
 
+    /// Whether waits still have a point.
+    ///
+    /// # Errors
+    /// [`SegmentError::RankGone`].
+    pub fn check(&self) -> Result<(), SyncError> {
+        Ok(self.segment().check()?)
+    }
+
+    /// The offset of an address, for the functions that make handles: they refuse one outside of the segment.
+    #[inline]
+    pub fn offset(&self, address: usize) -> u64 {
+        address.wrapping_sub(self.segment().base()) as u64
+    }
+
     #[inline]
     pub(crate) fn threads(&self) -> &Threads {
         &self.threads
@@ -119,7 +133,7 @@ impl Waits for Objects {
     }
 
     fn check(&self) -> Result<(), SyncError> {
-        Ok(self.segment().check()?)
+        Objects::check(self)
     }
 
     fn ended(&self, thread: u32) -> Option<Who> {
