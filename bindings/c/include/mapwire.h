@@ -318,6 +318,9 @@ typedef struct {
     uint64_t reserved[8];
 } mw_once_t;
 
+/* What is done once. */
+typedef void (*mw_once_fn)(void);
+
 /* A counting semaphore in shared memory. 64 zeroed bytes are one of value 0. */
 typedef struct {
     /* The library's. */
@@ -1717,7 +1720,7 @@ mw_status_t mw_cond_destroy(mw_cond_t *condition);
  * The shared memory is not closed during the call, and `routine` returns.
  */
 mw_status_t mw_once(mw_once_t *once,
-                    void (*routine)(void));
+                    mw_once_fn routine);
 
 /*
  * Makes `*semaphore` a semaphore of this value, whatever was there.

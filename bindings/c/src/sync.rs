@@ -415,6 +415,9 @@ pub struct mw_once_t {
     pub reserved: [u64; 8],
 }
 
+/// What is done once.
+pub type mw_once_fn = Option<unsafe extern "C" fn()>;
+
 /// Calls `routine`, unless a thread of any rank has called it for `*once`; waits while one does. What it has stored is visible then.
 ///
 /// # Errors
@@ -424,7 +427,7 @@ pub struct mw_once_t {
 /// # Safety
 /// The shared memory is not closed during the call, and `routine` returns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mw_once(once: *mut mw_once_t, routine: Option<unsafe extern "C" fn()>) -> mw_status_t {
+pub unsafe extern "C" fn mw_once(once: *mut mw_once_t, routine: mw_once_fn) -> mw_status_t {
     call(|| {
         let routine = crate::arguments::required(routine, "routine")?;
         // SAFETY: the caller's promise.
