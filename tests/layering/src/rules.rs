@@ -163,6 +163,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/rpc/src/lib.rs", "mod transport"),
     ("bindings/rpc/src/lib.rs", "mod xdr"),
     ("bench/src/main.rs", "mod raw"),
+    ("bench/src/mutex/mod.rs", "mod pthread"),
     ("bench/src/peers/mod.rs", "mod library"),
     ("bench/src/far/mod.rs", "mod bare"),
     ("bench/src/shared/mod.rs", "mod raw_fault"),
