@@ -17,6 +17,7 @@ mod job;
 mod loops;
 mod measure;
 mod messages;
+mod mutex;
 mod peers;
 mod placement;
 mod programs;
@@ -63,6 +64,7 @@ const BENCHES: &[Bench] = &[
     ("pin", "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)", translation::pin),
     ("fault", "read and write faults on minipages, beside their raw parts", shared::fault),
     ("lock", "the shared memory's lock, uncontended and contended, beside a flag round trip", shared::lock),
+    ("mutex", "a mutex in shared memory, alone and with 4 ranks, beside a process-shared pthread mutex", mutex::mutex),
     ("barrier", "an empty barrier of 2 and 4 ranks, beside a flag round trip", shared::barrier),
     ("heap", "allocations in memory that ranks share: long, many, freed at once, passed to another process; beside mimalloc", heap::heap),
     ("waiting", "idle ranks, wake-ups, hops, barriers and locks beside futexes; 4 ranks that share processors", waiting::waiting),

@@ -74,6 +74,7 @@ pub mod services;
 mod shared;
 #[allow(unsafe_code)]
 mod slice;
+pub mod sync;
 mod threads;
 mod waiting;
 

@@ -17,7 +17,7 @@
  *   not mapped else. exec(2), system(3) and posix_spawn(3) are fine, and a child may join a job of its own.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
- * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_far(3), mw_error(3)
+ * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_sync(3), mw_far(3), mw_error(3)
  * *
  * This file is made from the library's source. Do not edit it.
  */
@@ -288,6 +288,78 @@ typedef struct {
     /* The token to show, if not all zero. */
     uint8_t token[MW_TOKEN_BYTES];
 } mw_import_options_t;
+
+/*
+ * A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
+ * one; at a multiple of 64 bytes it shares no cache line.
+ *
+ * Whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next. If a holder
+ * ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it.
+ */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_mutex_t;
+
+/*
+ * A reader-writer lock in shared memory. 64 zeroed bytes are an unlocked one. Who cannot have it at once waits in one order: neither
+ * readers nor writers starve. Holders that end are named as those of a mutex.
+ */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_rwlock_t;
+
+/* A condition variable in shared memory. 64 zeroed bytes are one on which nobody waits. */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_cond_t;
+
+/* What one thread does for all ranks of this host, in shared memory. 64 zeroed bytes: not done. */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_once_t;
+
+/* What is done once. */
+typedef void (*mw_once_fn)(void);
+
+/* A counting semaphore in shared memory. 64 zeroed bytes are one of value 0. */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_sem_t;
+
+/*
+ * A number in shared memory that others wait for. 64 zeroed bytes are one of value 0. What was stored before it was set is visible to
+ * those that see its value.
+ */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_flag_t;
+
+/* A barrier of a number of threads of any ranks, in shared memory. `mw_barrier_init` makes one of 64 bytes. */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_barrier_t;
+
+/* A barrier whose threads each bring a value, in shared memory. `mw_reduction_init` makes one of 64 bytes. */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[8];
+} mw_reduction_t;
+
+/*
+ * A work-stealing queue of values in shared memory; its values follow it, see `mw_queue_bytes`. The thread that pushes first owns it: it
+ * pushes and pops at one end, and all other threads of all ranks steal at the other. If it ends, another may push and so become the owner.
+ */
+typedef struct {
+    /* The library's. */
+    uint64_t reserved[16];
+} mw_queue_t;
 
 /* Options of far memory. */
 typedef struct {
@@ -1475,6 +1547,527 @@ mw_status_t mw_shared_free(const mw_shared_t *shared,
 mw_status_t mw_shared_usable_size(const mw_shared_t *shared,
                                   const void *memory,
                                   size_t *length);
+
+/*
+ * Makes `*mutex` an unlocked mutex, whatever was there.
+ *
+ * Errors:
+ * Of this and all functions of synchronisation objects: `MW_ERR_ADDRESS`: it is not in shared memory, or not aligned to 8 bytes.
+ * `MW_ERR_STATE`: no memory that ranks of one host share is open.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_mutex_init(mw_mutex_t *mutex);
+
+/*
+ * Locks.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread holds it, or it is destroyed, or its memory freed. `MW_ERR_GONE`: its holder has ended, or a rank has left
+ * or died. `MW_ERR_LIMIT`: more than 32767 threads use such objects.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_mutex_lock(mw_mutex_t *mutex);
+
+/*
+ * Locks, if it is free.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: it is locked. Otherwise as `mw_mutex_lock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_mutex_trylock(mw_mutex_t *mutex);
+
+/*
+ * Locks, after `timeout_ns` nanoseconds at most.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: it is locked still. Otherwise as `mw_mutex_lock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_mutex_timedlock(mw_mutex_t *mutex, uint64_t timeout_ns);
+
+/*
+ * Unlocks.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread does not hold it; the message names who does.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_mutex_unlock(mw_mutex_t *mutex);
+
+/*
+ * Makes later calls errors.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is locked.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_mutex_destroy(mw_mutex_t *mutex);
+
+/*
+ * Makes `*lock` an unlocked reader-writer lock, whatever was there.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_init(mw_rwlock_t *lock);
+
+/*
+ * Locks for reading, with others that read.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread holds it and a writer waits, or it is destroyed, or its memory freed. `MW_ERR_GONE`: a holder has ended, or
+ * a rank has left or died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_rdlock(mw_rwlock_t *lock);
+
+/*
+ * Locks for reading, if no writer has or wants it.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: a writer has or wants it. Otherwise as `mw_rwlock_rdlock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_tryrdlock(mw_rwlock_t *lock);
+
+/*
+ * Locks for reading, after `timeout_ns` nanoseconds at most.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: a writer has or wants it still. Otherwise as `mw_rwlock_rdlock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_timedrdlock(mw_rwlock_t *lock, uint64_t timeout_ns);
+
+/*
+ * Locks for writing, alone.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread holds it, or it is destroyed, or its memory freed. `MW_ERR_GONE`: a holder has ended, or a rank has left or
+ * died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_wrlock(mw_rwlock_t *lock);
+
+/*
+ * Locks for writing, if nobody holds it.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: somebody holds it. Otherwise as `mw_rwlock_wrlock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_trywrlock(mw_rwlock_t *lock);
+
+/*
+ * Locks for writing, after `timeout_ns` nanoseconds at most.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: somebody holds it still. Otherwise as `mw_rwlock_wrlock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_timedwrlock(mw_rwlock_t *lock, uint64_t timeout_ns);
+
+/*
+ * Unlocks what this thread has locked, for reading or writing.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread does not hold it.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_unlock(mw_rwlock_t *lock);
+
+/*
+ * Makes later calls errors.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is locked.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_rwlock_destroy(mw_rwlock_t *lock);
+
+/*
+ * Makes `*condition` a condition variable, whatever was there.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_cond_init(mw_cond_t *condition);
+
+/*
+ * Unlocks `mutex`, waits for a signal, and locks it again. May return without a signal: look whether what is waited for is true.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: this thread does not hold the mutex, or `*condition` is destroyed. Otherwise as `mw_mutex_lock`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_cond_wait(mw_cond_t *condition,
+                         mw_mutex_t *mutex);
+
+/*
+ * As `mw_cond_wait`, for `timeout_ns` nanoseconds at most; then it has locked the mutex too.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: there was no signal. Otherwise as `mw_cond_wait`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_cond_timedwait(mw_cond_t *condition, mw_mutex_t *mutex, uint64_t timeout_ns);
+
+/*
+ * Wakes one thread that waits.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is destroyed.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_cond_signal(mw_cond_t *condition);
+
+/*
+ * Wakes all threads that wait.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is destroyed.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_cond_broadcast(mw_cond_t *condition);
+
+/*
+ * Makes later calls errors. Nobody waits.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_cond_destroy(mw_cond_t *condition);
+
+/*
+ * Calls `routine`, unless a thread of any rank has called it for `*once`; waits while one does. What it has stored is visible then.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: `routine` calls this for the same `*once`. `MW_ERR_GONE`: the thread that called it has ended before it returned, or a
+ * rank has left or died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call, and `routine` returns.
+ */
+mw_status_t mw_once(mw_once_t *once,
+                    mw_once_fn routine);
+
+/*
+ * Makes `*semaphore` a semaphore of this value, whatever was there.
+ *
+ * Errors:
+ * `MW_ERR_LIMIT`: the value is above 2147483647.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_init(mw_sem_t *semaphore, uint32_t value);
+
+/*
+ * Waits until the value is not 0, and takes 1 from it.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is destroyed or damaged. `MW_ERR_GONE`: a rank has left or died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_wait(mw_sem_t *semaphore);
+
+/*
+ * Takes 1 from the value, if it is not 0.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: it is 0. Otherwise as `mw_sem_wait`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_trywait(mw_sem_t *semaphore);
+
+/*
+ * As `mw_sem_wait`, for `timeout_ns` nanoseconds at most.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: it is 0 still. Otherwise as `mw_sem_wait`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_timedwait(mw_sem_t *semaphore, uint64_t timeout_ns);
+
+/*
+ * Adds 1 to the value, and wakes one that waits.
+ *
+ * Errors:
+ * `MW_ERR_LIMIT`: the value would be above 2147483647. `MW_ERR_STATE`: it is destroyed or damaged.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_post(mw_sem_t *semaphore);
+
+/*
+ * Returns the value in `*value`.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is destroyed or damaged.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_getvalue(mw_sem_t *semaphore, uint32_t *value);
+
+/*
+ * Makes later calls errors. Nobody waits.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_sem_destroy(mw_sem_t *semaphore);
+
+/*
+ * Makes `*event` a flag of value 0, whatever was there.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_init(mw_flag_t *event);
+
+/*
+ * Sets the value, 0 to clear it, and wakes those that wait for it.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_set(mw_flag_t *event, uint64_t value);
+
+/*
+ * Adds to the value, and wakes those that wait for it.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_add(mw_flag_t *event, uint64_t value);
+
+/*
+ * Returns the value in `*value`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_get(mw_flag_t *event, uint64_t *value);
+
+/*
+ * Waits until the value is `least` or more.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it is destroyed. `MW_ERR_GONE`: a rank has left or died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_wait(mw_flag_t *event, uint64_t least);
+
+/*
+ * As `mw_flag_wait`, for `timeout_ns` nanoseconds at most.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: the value is less still. Otherwise as `mw_flag_wait`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_timedwait(mw_flag_t *event, uint64_t least, uint64_t timeout_ns);
+
+/*
+ * Makes later waits errors.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_flag_destroy(mw_flag_t *event);
+
+/*
+ * Makes `*barrier` a barrier of `count` threads, whatever was there.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: a count of 0.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_barrier_init(mw_barrier_t *barrier, uint32_t count);
+
+/*
+ * Waits until as many threads have arrived as the barrier counts. `*is_last` becomes 1 in one of them and 0 in the others; `is_last` may be
+ * `NULL`. The barrier may be used again at once.
+ *
+ * Errors:
+ * `MW_ERR_STATE`: it was not initialised, or is destroyed. `MW_ERR_GONE`: a rank has left or died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_barrier_wait(mw_barrier_t *barrier,
+                            int32_t *is_last);
+
+/*
+ * Makes later calls errors. Nobody waits.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_barrier_destroy(mw_barrier_t *barrier);
+
+/*
+ * Makes `*reduction` a reduction over `count` threads, whatever was there.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: a count of 0.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_reduction_init(mw_reduction_t *reduction, uint32_t count);
+
+/*
+ * Reduces `*value` of all threads of the reduction, by `MW_SUM`, `MW_MIN` or `MW_MAX`: waits until as many have come as it counts, and
+ * returns the result in `*value` of all. Sums of integers wrap; the order in which floating-point numbers are added varies.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: an unknown reduction. `MW_ERR_STATE`: others ask for another one in this round, or it was not initialised, or is
+ * destroyed. `MW_ERR_GONE`: a rank has left or died.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call, and `*value` is set.
+ */
+mw_status_t mw_reduction_i64(mw_reduction_t *reduction,
+                             uint32_t how,
+                             int64_t *value);
+
+/*
+ * As `mw_reduction_i64`, for unsigned integers.
+ *
+ * Errors:
+ * As `mw_reduction_i64`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call, and `*value` is set.
+ */
+mw_status_t mw_reduction_u64(mw_reduction_t *reduction, uint32_t how, uint64_t *value);
+
+/*
+ * As `mw_reduction_i64`, for floating-point numbers.
+ *
+ * Errors:
+ * As `mw_reduction_i64`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call, and `*value` is set.
+ */
+mw_status_t mw_reduction_f64(mw_reduction_t *reduction, uint32_t how, double *value);
+
+/*
+ * Makes later calls errors. Nobody waits.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_reduction_destroy(mw_reduction_t *reduction);
+
+/* Returns the bytes of a queue with room for `capacity` values. */
+uint64_t mw_queue_bytes(uint64_t capacity);
+
+/*
+ * Makes the `mw_queue_bytes(capacity)` bytes at `queue` an empty queue, whatever was there. `capacity` is a power of two.
+ *
+ * Errors:
+ * `MW_ERR_ARGUMENT`: another capacity. `MW_ERR_ADDRESS`: the values are not all in shared memory.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_queue_init(mw_queue_t *queue,
+                          uint64_t capacity);
+
+/*
+ * Adds a value at the owner's end.
+ *
+ * Errors:
+ * `MW_ERR_LIMIT`: the queue is full. `MW_ERR_STATE`: another living thread owns it, or it was not initialised, or is destroyed.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_queue_push(mw_queue_t *queue,
+                          uint64_t value);
+
+/*
+ * Takes the value that was pushed last.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: the queue is empty. `MW_ERR_STATE`: as `mw_queue_push`.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_queue_pop(mw_queue_t *queue, uint64_t *value);
+
+/*
+ * Takes the value that was pushed first; any thread may.
+ *
+ * Errors:
+ * `MW_ERR_TIMEOUT`: the queue is empty. `MW_ERR_STATE`: it was not initialised, or is destroyed.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_queue_steal(mw_queue_t *queue, uint64_t *value);
+
+/*
+ * Makes later calls errors. Nobody uses it.
+ *
+ * Required of the caller:
+ * The shared memory is not closed during the call.
+ */
+mw_status_t mw_queue_destroy(mw_queue_t *queue);
 
 /*
  * Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`, unless

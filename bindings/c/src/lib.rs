@@ -15,6 +15,7 @@
 //! | `requests.rs` | sends and fetches under way |
 //! | `events.rs` | descriptors for event loops |
 //! | `shared.rs`, `heap.rs` | memory that all ranks share, and `malloc` in it |
+//! | `sync.rs`, `counted.rs` | mutexes, conditions, semaphores, queues and the like in shared memory |
 //! | `far.rs` | memory that may be larger than RAM |
 //! | `counters.rs` | counters |
 //! | `version.rs`, `status.rs`, `failure.rs` | versions; codes; messages |
@@ -89,6 +90,12 @@ pub mod shared;
 
 #[allow(unsafe_code)]
 pub mod heap;
+
+#[allow(unsafe_code)]
+pub mod sync;
+
+#[allow(unsafe_code)]
+pub mod counted;
 
 #[allow(unsafe_code)]
 pub mod files;

@@ -9,6 +9,7 @@ use crate::arguments::{make, new_object, required};
 use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
+use crate::sync::Published;
 
 /// Memory that all ranks of the job share, at the same addresses, and used like any other memory.
 ///
@@ -23,6 +24,7 @@ use crate::status::mw_status_t;
 #[derive(Debug)]
 pub struct mw_shared_t {
     pub(crate) shared: Shared,
+    objects: Published,
 }
 
 /// Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take part in
@@ -42,7 +44,9 @@ pub extern "C" fn mw_shared_open(
     shared: Option<&mut MaybeUninit<*mut mw_shared_t>>,
 ) -> mw_status_t {
     make(shared, "shared", || {
-        Ok(mw_shared_t { shared: Shared::open(&required(node, "node")?.node, threads as usize)? })
+        let shared = Shared::open(&required(node, "node")?.node, threads as usize)?;
+        let objects = Published::new(shared.objects());
+        Ok(mw_shared_t { shared, objects })
     })
 }
 
@@ -58,6 +62,7 @@ pub extern "C" fn mw_shared_open(
 pub unsafe extern "C" fn mw_shared_close(shared: Option<Box<mw_shared_t>>) -> mw_status_t {
     call(|| {
         if let Some(object) = shared {
+            drop(object.objects);
             object.shared.close()?;
         }
         Ok(())

@@ -55,6 +55,16 @@ fn containers_of_cpp_lie_in_shared_memory_and_any_rank_lengthens_and_frees_them(
 }
 
 #[test]
+fn mutexes_conditions_semaphores_and_queues_work_between_ranks_and_their_children() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("sync");
+    let output = program.run(2, &[], &[]);
+    assert_eq!(output.matches("in step").count(), 2, "{output}");
+    let output = program.run(2, &["--coherence", "minipages"], &[]);
+    assert_eq!(output.matches("refused between hosts").count(), 2, "{output}");
+}
+
+#[test]
 fn files_are_read_into_shared_memory_and_written_from_it_wherever_its_pages_are() {
     let installed = Installed::get(Linking::Shared);
     let program = installed.compile("files");

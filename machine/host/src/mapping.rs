@@ -337,6 +337,22 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
+    /// `N` atomic words of 4 bytes from `offset` on, which must be aligned and readable.
+    #[inline(always)]
+    pub fn words32<const N: usize>(&self, offset: usize) -> &[AtomicU32; N] {
+        assert!(offset.is_multiple_of(4), "words not aligned");
+        // SAFETY: within the mapping (checked by `at`) and aligned; all access to them is atomic, as in `word32`.
+        unsafe { &*self.at(offset, 4 * N).cast() }
+    }
+
+    /// As [`words32`](Self::words32), of 8 bytes.
+    #[inline(always)]
+    pub fn words64<const N: usize>(&self, offset: usize) -> &[AtomicU64; N] {
+        assert!(offset.is_multiple_of(8), "words not aligned");
+        // SAFETY: as in `words32`.
+        unsafe { &*self.at(offset, 8 * N).cast() }
+    }
+
     /// The atomic word of 8 bytes at `offset`, which must be aligned and readable.
     #[inline(always)]
     pub fn word64(&self, offset: usize) -> &AtomicU64 {

@@ -50,4 +50,7 @@ pub fn mapped_bytes(bytes: u64) -> Option<u64> {
 /// Bytes for the heap's words.
 pub const HEAP_BYTES: u64 = DATA_AT - HEAP_AT;
 
+/// Freed memory is filled with it where the heap is debugged; objects there know by it that they are no more.
+pub(crate) const FREED_BYTE: u8 = 0xdd;
+
 const _: () = assert!(HEAP_AT < DATA_AT && DATA_AT.is_multiple_of(ALIGN_BYTES as u64));

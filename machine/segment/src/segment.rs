@@ -115,6 +115,20 @@ impl Segment {
         (offset.is_multiple_of(8) && self.is_in_use(offset, 8)).then(|| self.mapping.word64(offset as usize))
     }
 
+    /// `N` words of 4 bytes from `offset` on; `None` if they are not aligned to 8 bytes, or not within what is in use.
+    #[inline]
+    pub(crate) fn words32<const N: usize>(&self, offset: u64) -> Option<&[AtomicU32; N]> {
+        let is_right = offset.is_multiple_of(8) && self.is_in_use(offset, 4 * N as u64);
+        is_right.then(|| self.mapping.words32(offset as usize))
+    }
+
+    /// As [`words32`](Self::words32), of 8 bytes.
+    #[inline]
+    pub(crate) fn words64<const N: usize>(&self, offset: u64) -> Option<&[AtomicU64; N]> {
+        let is_right = offset.is_multiple_of(8) && self.is_in_use(offset, 8 * N as u64);
+        is_right.then(|| self.mapping.words64(offset as usize))
+    }
+
     /// The byte at `offset`; `None` if it is not within what is in use.
     #[inline]
     pub fn byte(&self, offset: u64) -> Option<&AtomicU8> {

@@ -408,7 +408,9 @@ fn of_sync(error: &SyncError) -> Kind {
         SyncError::Segment(error) => of_segment(error),
         SyncError::UnknownLock { .. } | SyncError::UnknownBarrier { .. } | SyncError::UnknownRank { .. } => Kind::Range,
         SyncError::HolderEnded { .. } => Kind::Gone,
-        SyncError::BadParticipants { .. } | SyncError::TooManyThreads(_) => Kind::Limit,
+        SyncError::Misplaced { .. } => Kind::Address,
+        SyncError::BadSize { .. } => Kind::Argument,
+        SyncError::BadParticipants { .. } | SyncError::TooManyThreads(_) | SyncError::TooHigh { .. } => Kind::Limit,
         _ => Kind::State,
     }
 }

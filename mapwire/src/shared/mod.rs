@@ -9,6 +9,8 @@ mod freed;
 #[deny(unsafe_code)]
 mod heap;
 #[deny(unsafe_code)]
+mod objects;
+#[deny(unsafe_code)]
 mod one_host;
 mod protocol;
 mod values;

@@ -121,6 +121,10 @@ impl OneHost {
         Ok(memory)
     }
 
+    pub(super) fn objects(&self) -> &Arc<Objects> {
+        &self.objects
+    }
+
     fn segment(&self) -> &Segment {
         self.objects.segment()
     }

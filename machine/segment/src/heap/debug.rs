@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use super::classes::LONGEST_BYTES;
 use super::error::{Allocated, HeapError};
 use super::inner::Taken;
+use crate::layout::FREED_BYTE;
 use crate::segment::Segment;
 
 /// What a block needs besides what is asked for.
@@ -22,8 +23,6 @@ const BEHIND_BYTES: u64 = 4096;
 
 /// What fills the room behind a block.
 const BEHIND: u8 = 0xfd;
-/// What fills a freed block.
-const FREED: u8 = 0xdd;
 /// What fills a new block that is not to be zero, if it is not longer than any class.
 const NEW: u8 = 0xcd;
 
@@ -73,7 +72,7 @@ pub(super) fn by(segment: &Segment, offset: u64, room: u64) -> Allocated {
 pub(super) fn hand_out(segment: &Segment, taken: Taken, record: Record, zeroed: bool) -> Result<(), HeapError> {
     let Taken { offset, room, is_fresh } = taken;
     let record_at = offset + room - RECORD_BYTES;
-    if !is_fresh && let Some(at) = first_unlike(segment, offset, record_at, FREED) {
+    if !is_fresh && let Some(at) = first_unlike(segment, offset, record_at, FREED_BYTE) {
         let by = by(segment, offset, room);
         let address = |offset: u64| segment.base() + offset as usize;
         return Err(HeapError::UsedAfterFree { address: address(offset), at: address(at), by });
@@ -114,7 +113,7 @@ pub(super) fn check(segment: &Segment, offset: u64, room: u64) -> Result<Record,
 
 /// Fills a freed block.
 pub(super) fn poison(segment: &Segment, offset: u64, room: u64) {
-    segment.fill(offset, room - RECORD_BYTES, FREED);
+    segment.fill(offset, room - RECORD_BYTES, FREED_BYTE);
 }
 
 /// The first byte of a range that is not `value`.

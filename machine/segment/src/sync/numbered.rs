@@ -78,17 +78,15 @@ impl fmt::Display for WaitedBarrier {
 }
 
 impl Objects {
+    #[inline]
     fn numbered_lock(&self, lock: u32) -> Result<Mutex<'_, Self>, SyncError> {
         if lock >= LOCKS {
             return Err(SyncError::UnknownLock { lock, locks: LOCKS });
         }
-        let words = self.table(NUMBERED_AT + u64::from(lock) * LINE_BYTES);
+        let words = self.segment().words32::<8>(NUMBERED_AT + u64::from(lock) * LINE_BYTES);
+        let [state, turn, rank, pid, tid, ..] = words.expect("what is in use stays in use");
+        let words = MutexWords { state, turn, lost: [rank, pid, tid] };
         Ok(Mutex { waits: self, words, object: Object::Lock(lock) })
-    }
-
-    fn table(&self, at: u64) -> MutexWords<'_, AtomicU32> {
-        let word = |nth: u64| self.table_word(at + 4 * nth);
-        MutexWords { state: word(0), turn: word(1), lost: [word(2), word(3), word(4)] }
     }
 
     /// Takes a numbered lock. Whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is
@@ -282,10 +280,12 @@ impl Objects {
         count(word.load(Ordering::SeqCst) >> shift, now)
     }
 
+    #[inline]
     fn round(&self, barrier: u32) -> Round<'_, Self> {
         Round { waits: self, word: self.barrier_word(barrier, ROUND) }
     }
 
+    #[inline]
     fn barrier_word(&self, barrier: u32, word: u64) -> &AtomicU32 {
         self.table_word(BARRIERS_AT + u64::from(barrier) * LINE_BYTES + word)
     }
@@ -295,11 +295,13 @@ impl Objects {
         self.table_word64(at)
     }
 
+    #[inline]
     fn row_word(&self, rank: u32, word: u64) -> &AtomicU32 {
         self.table_word(ROWS_AT + u64::from(rank) * ROW_BYTES + word)
     }
 
     /// The word of a count, and where it lies there.
+    #[inline]
     fn count_word(&self, rank: u32, barrier: u32) -> (&AtomicU32, u32) {
         (self.row_word(rank, 4 + u64::from(barrier / 2) * 4), barrier % 2 * 16)
     }

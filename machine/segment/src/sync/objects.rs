@@ -44,14 +44,31 @@ impl Objects {
         self.threads.segment()
     }
 
+    /// Whether waits still have a point.
+    ///
+    /// # Errors
+    /// [`SegmentError::RankGone`].
+    pub fn check(&self) -> Result<(), SyncError> {
+        Ok(self.segment().check()?)
+    }
+
+    /// The offset of an address, for the functions that make handles: they refuse one outside of the segment.
+    #[inline]
+    pub fn offset(&self, address: usize) -> u64 {
+        address.wrapping_sub(self.segment().base()) as u64
+    }
+
+    #[inline]
     pub(crate) fn threads(&self) -> &Threads {
         &self.threads
     }
 
+    #[inline]
     pub(crate) fn rank(&self) -> u32 {
         self.rank
     }
 
+    #[inline]
     pub(crate) fn ranks(&self) -> u32 {
         self.ranks
     }
@@ -116,7 +133,7 @@ impl Waits for Objects {
     }
 
     fn check(&self) -> Result<(), SyncError> {
-        Ok(self.segment().check()?)
+        Objects::check(self)
     }
 
     fn ended(&self, thread: u32) -> Option<Who> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use mapwire_host::own_words::OwnWord;
 use mapwire_host::processes::Owner;
 
-use crate::layout::{THREADS_AT, THREADS_BYTES};
+use crate::layout::{FREED_BYTE, THREADS_AT, THREADS_BYTES};
 use crate::segment::Segment;
 use crate::sync::error::{SyncError, Who};
 use crate::sync::living::Identity;
@@ -22,8 +22,8 @@ const _: () = assert!(LINES == 1 << LINE_BITS);
 
 /// The bits of a number.
 pub(crate) const NUMBER: u32 = (1 << 30) - 1;
-/// What debug heaps fill freed memory with, and what a destroyed object says.
-pub const FREED: u32 = 0xDFDF_DFDF;
+/// What the heap fills freed memory with where it is debugged, and what a destroyed object says.
+pub const FREED: u32 = u32::from_ne_bytes([FREED_BYTE; 4]);
 
 /// Words of a line. The first: how often it was given, and whether it is.
 const GIVEN: u64 = 0;
@@ -85,6 +85,7 @@ impl Threads {
         Ok(Self { segment, rank, life })
     }
 
+    #[inline]
     pub(crate) fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }

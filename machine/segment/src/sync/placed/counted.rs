@@ -1,7 +1,8 @@
 //! Semaphores, flags, barriers, reductions, and what is done once.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::FREED64;
 use super::Place;
 use crate::sync::error::SyncError;
 use crate::sync::objects::Objects;
@@ -28,7 +29,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn semaphore(&self, offset: u64) -> Result<Semaphore<'_>, SyncError> {
-        Ok(Semaphore { place: Place::of(self, "semaphore", offset, SEMAPHORE_BYTES)? })
+        Ok(Semaphore { place: Place::<AtomicU32, _>::of(self, "semaphore", offset)? })
     }
 
     /// The flag at `offset`: [`FLAG_BYTES`]; zeros: of value 0.
@@ -37,7 +38,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn flag(&self, offset: u64) -> Result<Flag<'_>, SyncError> {
-        Ok(Flag { place: Place::of(self, "flag", offset, FLAG_BYTES)? })
+        Ok(Flag { place: Place::<AtomicU64, _>::of(self, "flag", offset)? })
     }
 
     /// The barrier at `offset`: [`BARRIER_BYTES`], which [`Barrier::init`] makes one.
@@ -46,7 +47,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn barrier_at(&self, offset: u64) -> Result<Barrier<'_>, SyncError> {
-        Ok(Barrier { place: Place::of(self, "barrier", offset, BARRIER_BYTES)? })
+        Ok(Barrier { place: Place::<AtomicU32, _>::of(self, "barrier", offset)? })
     }
 
     /// What is done once, at `offset`: [`ONCE_BYTES`]; zeros: not done.
@@ -55,7 +56,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn once(&self, offset: u64) -> Result<Once<'_>, SyncError> {
-        Ok(Once { place: Place::of(self, "once", offset, ONCE_BYTES)? })
+        Ok(Once { place: Place::<AtomicU32, _>::of(self, "once", offset)? })
     }
 
     /// The reduction at `offset`: [`REDUCTION_BYTES`], which [`Reduction::init`] makes one.
@@ -64,20 +65,20 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn reduction(&self, offset: u64) -> Result<Reduction<'_>, SyncError> {
-        Ok(Reduction { place: Place::of(self, "reduction", offset, REDUCTION_BYTES)? })
+        Ok(Reduction { place: Place::<AtomicU32, _>::of(self, "reduction", offset)? })
     }
 }
 
 /// A counting semaphore in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Semaphore<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { SEMAPHORE_BYTES as usize / 4 }>,
 }
 
 impl<'a> Semaphore<'a> {
     #[inline]
     fn core(&self) -> semaphore::Semaphore<'a, Objects> {
-        let (value, waiters) = (self.place.word(0), self.place.word(4));
+        let [value, waiters, ..] = self.place.words;
         semaphore::Semaphore { waits: self.place.objects, value, waiters, object: self.place.name() }
     }
 
@@ -142,16 +143,14 @@ impl<'a> Semaphore<'a> {
 /// A number in a segment that others wait for.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU64, { FLAG_BYTES as usize / 8 }>,
 }
-
-/// The value of a destroyed flag.
-const FREED_VALUE: u64 = (FREED as u64) << 32 | FREED as u64;
 
 impl<'a> Flag<'a> {
     #[inline]
     fn bell(&self) -> bell::Bell<'a, Objects> {
-        bell::Bell { waits: self.place.objects, word: self.place.word(8) }
+        let Place { objects, offset, .. } = self.place;
+        bell::Bell { waits: objects, word: objects.table_word(offset + 8) }
     }
 
     /// Makes it a flag of value 0, whatever was there.
@@ -168,20 +167,20 @@ impl<'a> Flag<'a> {
     #[inline]
     #[must_use]
     pub fn value(&self) -> u64 {
-        self.place.word64(0).load(Ordering::Acquire)
+        self.place.words[0].load(Ordering::Acquire)
     }
 
     /// Sets the value, and wakes those that wait for it.
     #[inline]
     pub fn set(&self, value: u64) {
-        self.place.word64(0).swap(value, Ordering::SeqCst);
+        self.place.words[0].swap(value, Ordering::SeqCst);
         self.bell().ring();
     }
 
     /// Adds to the value, and wakes those that wait for it. Returns the value before.
     #[inline]
     pub fn add(&self, by: u64) -> u64 {
-        let before = self.place.word64(0).fetch_add(by, Ordering::SeqCst);
+        let before = self.place.words[0].fetch_add(by, Ordering::SeqCst);
         self.bell().ring();
         before
     }
@@ -205,7 +204,7 @@ impl<'a> Flag<'a> {
 
     #[inline]
     fn wait_by(&self, least: u64, deadline_ns: Option<u64>) -> Result<Option<u64>, SyncError> {
-        let word = self.place.word64(0);
+        let word = &self.place.words[0];
         let mut value = word.load(Ordering::Acquire);
         if value < least {
             let is_there = || {
@@ -216,28 +215,31 @@ impl<'a> Flag<'a> {
                 return Ok(None);
             }
         }
-        if value == FREED_VALUE { Err(SyncError::Freed(self.place.name())) } else { Ok(Some(value)) }
+        if value == FREED64 { Err(SyncError::Freed(self.place.name())) } else { Ok(Some(value)) }
     }
 }
 
 /// A barrier of a number of threads, in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Barrier<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { BARRIER_BYTES as usize / 4 }>,
 }
 
-fn barrier_of<'a>(place: &Place<'a>) -> barrier::Barrier<'a, Objects> {
-    let round = Round { waits: place.objects, word: place.word(0) };
-    barrier::Barrier { round, arrived: place.word(4), count: place.word(8), object: place.name() }
+/// A barrier among the first words of an object.
+#[inline]
+fn barrier_of<'a, const N: usize>(place: &Place<'a, AtomicU32, N>) -> barrier::Barrier<'a, Objects> {
+    let [round, arrived, count, _] = place.words.first_chunk().expect("an object has the words of a barrier");
+    let round = Round { waits: place.objects, word: round };
+    barrier::Barrier { round, arrived, count, object: place.name() }
 }
 
-fn init_barrier(place: &Place<'_>, count: u32) -> Result<(), SyncError> {
+fn init_barrier<const N: usize>(place: &Place<'_, AtomicU32, N>, count: u32) -> Result<(), SyncError> {
     if count == 0 || count == FREED {
         let legal = "a barrier waits for a thread at least";
         return Err(SyncError::BadSize { object: place.name(), what: "a count of", value: count.into(), legal });
     }
     place.fill(0);
-    place.word(8).store(count, Ordering::Release);
+    place.words[2].store(count, Ordering::Release);
     Ok(())
 }
 
@@ -268,7 +270,7 @@ impl Barrier<'_> {
 /// A barrier whose threads each bring a value, in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { REDUCTION_BYTES as usize / 4 }>,
 }
 
 impl Reduction<'_> {
@@ -291,8 +293,8 @@ impl Reduction<'_> {
     /// Others ask for another reduction in this round; it was not initialised, or is destroyed; the memory is at its end.
     pub fn reduce<T: Number>(&self, what: Reduce, value: T) -> Result<T, SyncError> {
         let place = &self.place;
-        let kinds = [place.word(16), place.word(20)];
-        let values = [place.word64(24), place.word64(32)];
+        let kinds = [&place.words[4], &place.words[5]];
+        let values = [24, 32].map(|at| place.objects.table_word64(place.offset + at));
         reduction::Reduction { barrier: barrier_of(place), kinds, values }.reduce(what, value)
     }
 }
@@ -300,14 +302,14 @@ impl Reduction<'_> {
 /// What one thread does and all others wait for, in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Once<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { ONCE_BYTES as usize / 4 }>,
 }
 
 impl<'a> Once<'a> {
     #[inline]
     fn core(&self) -> once::Once<'a, Objects> {
-        let bell = bell::Bell { waits: self.place.objects, word: self.place.word(4) };
-        once::Once { state: self.place.word(0), bell, object: self.place.name() }
+        let [state, bell, ..] = self.place.words;
+        once::Once { state, bell: bell::Bell { waits: self.place.objects, word: bell }, object: self.place.name() }
     }
 
     /// Makes it not done, whatever was there.

@@ -1,7 +1,7 @@
 //! Mutexes, reader-writer locks and condition variables in a segment.
 
 use core::cell::Cell;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::Place;
 use crate::sync::condition;
@@ -15,16 +15,19 @@ pub const RWLOCK_BYTES: u64 = 64;
 /// Bytes of a condition variable.
 pub const CONDITION_BYTES: u64 = 16;
 
-const READERS: u64 = 32;
+/// The word of the readers' count, behind those of the mutex.
+const READERS: usize = 8;
 
 thread_local! {
     /// Locks that this thread reads without a note of it in its line: it reads too many at a time.
     static UNNOTED: Cell<u32> = const { Cell::new(0) };
 }
 
-fn mutex_at<'a>(place: &Place<'a>) -> mutex::Mutex<'a, Objects> {
-    let words =
-        MutexWords { state: place.word(0), turn: place.word(4), lost: [place.word(8), place.word(12), place.word(16)] };
+/// A mutex among the first words of an object.
+#[inline]
+fn mutex_of<'a, const N: usize>(place: &Place<'a, AtomicU32, N>) -> mutex::Mutex<'a, Objects> {
+    let [state, turn, rank, pid, tid, ..] = place.words.first_chunk::<8>().expect("an object has the words of a mutex");
+    let words = MutexWords { state, turn, lost: [rank, pid, tid] };
     mutex::Mutex { waits: place.objects, words, object: place.name() }
 }
 
@@ -35,7 +38,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn mutex(&self, offset: u64) -> Result<Mutex<'_>, SyncError> {
-        Ok(Mutex { place: Place::of(self, "mutex", offset, MUTEX_BYTES)? })
+        Ok(Mutex { place: Place::<AtomicU32, _>::of(self, "mutex", offset)? })
     }
 
     /// The reader-writer lock at `offset`: [`RWLOCK_BYTES`], which zeros unlock.
@@ -44,7 +47,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn rwlock(&self, offset: u64) -> Result<RwLock<'_>, SyncError> {
-        Ok(RwLock { place: Place::of(self, "reader-writer lock", offset, RWLOCK_BYTES)? })
+        Ok(RwLock { place: Place::<AtomicU32, _>::of(self, "reader-writer lock", offset)? })
     }
 
     /// The condition variable at `offset`: [`CONDITION_BYTES`], zero at first.
@@ -53,7 +56,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn condition(&self, offset: u64) -> Result<Condition<'_>, SyncError> {
-        Ok(Condition { place: Place::of(self, "condition variable", offset, CONDITION_BYTES)? })
+        Ok(Condition { place: Place::<AtomicU32, _>::of(self, "condition variable", offset)? })
     }
 }
 
@@ -61,13 +64,13 @@ impl Objects {
 /// served next.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutex<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { MUTEX_BYTES as usize / 4 }>,
 }
 
 impl<'a> Mutex<'a> {
     #[inline]
     fn core(&self) -> mutex::Mutex<'a, Objects> {
-        mutex_at(&self.place)
+        mutex_of(&self.place)
     }
 
     #[inline]
@@ -132,13 +135,13 @@ impl<'a> Mutex<'a> {
 /// A reader-writer lock in a segment. Neither readers nor writers starve: who cannot have it at once waits in one order.
 #[derive(Clone, Copy, Debug)]
 pub struct RwLock<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { RWLOCK_BYTES as usize / 4 }>,
 }
 
 impl<'a> RwLock<'a> {
     #[inline]
     fn core(&self) -> rwlock::RwLock<'a, Objects> {
-        rwlock::RwLock { mutex: mutex_at(&self.place), readers: self.place.word(READERS) }
+        rwlock::RwLock { mutex: mutex_of(&self.place), readers: &self.place.words[READERS] }
     }
 
     /// Makes it a lock, unlocked, whatever was there.
@@ -275,14 +278,13 @@ impl<'a> RwLock<'a> {
 /// A condition variable in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition<'a> {
-    place: Place<'a>,
+    place: Place<'a, AtomicU32, { CONDITION_BYTES as usize / 4 }>,
 }
 
 impl Condition<'_> {
     fn core(&self) -> condition::Condition<'_, Objects> {
-        let Place { objects, .. } = self.place;
-        let (signals, waiters) = (self.place.word(0), self.place.word(4));
-        condition::Condition { waits: objects, signals, waiters, object: self.place.name() }
+        let [signals, waiters, ..] = self.place.words;
+        condition::Condition { waits: self.place.objects, signals, waiters, object: self.place.name() }
     }
 
     /// Makes it a condition variable on which nobody waits, whatever was there.

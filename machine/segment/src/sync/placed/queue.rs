@@ -1,22 +1,23 @@
 //! Work-stealing queues in a segment.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::Place;
+use super::{FREED64, Place};
 use crate::sync::deque::{self, DequeWords, Steal};
 use crate::sync::error::SyncError;
 use crate::sync::objects::Objects;
-use crate::sync::threads::FREED;
 use crate::sync::words::Waits;
 
 /// Bytes of a queue without values; each has 8 more.
 pub const QUEUE_BYTES: u64 = 128;
 
-/// Thieves write the first line, the owner the second.
-const TOP: u64 = 0;
-const BOTTOM: u64 = 64;
-const CAPACITY: u64 = 72;
-const OWNER: u64 = 80;
+/// Its words: thieves write the first line, the owner the second.
+const TOP: usize = 0;
+const BOTTOM: usize = 8;
+const CAPACITY: usize = 9;
+const OWNER: usize = 10;
+
+type QueuePlace<'a> = Place<'a, AtomicU64, { QUEUE_BYTES as usize / 8 }>;
 
 impl Objects {
     /// The queue at `offset`: [`QUEUE_BYTES`] and the values, which [`Queue::init`] makes one.
@@ -25,7 +26,7 @@ impl Objects {
     /// [`SyncError::Misplaced`].
     #[inline]
     pub fn queue(&self, offset: u64) -> Result<Queue<'_>, SyncError> {
-        Ok(Queue { place: Place::of(self, "queue", offset, QUEUE_BYTES)? })
+        Ok(Queue { place: Place::<AtomicU64, _>::of(self, "queue", offset)? })
     }
 }
 
@@ -33,12 +34,12 @@ impl Objects {
 /// steal at the other. If the owner ends, another thread may push and so become the owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'a> {
-    place: Place<'a>,
+    place: QueuePlace<'a>,
 }
 
 /// A queue with a capacity that was read once.
 struct Words<'a> {
-    place: Place<'a>,
+    place: QueuePlace<'a>,
     capacity: u64,
 }
 
@@ -47,12 +48,12 @@ impl DequeWords for Words<'_> {
 
     #[inline]
     fn top(&self) -> &AtomicU64 {
-        self.place.word64(TOP)
+        &self.place.words[TOP]
     }
 
     #[inline]
     fn bottom(&self) -> &AtomicU64 {
-        self.place.word64(BOTTOM)
+        &self.place.words[BOTTOM]
     }
 
     #[inline]
@@ -84,7 +85,7 @@ impl<'a> Queue<'a> {
             return Err(SyncError::Misplaced { object });
         }
         self.place.fill(0);
-        self.place.word64(CAPACITY).store(capacity, Ordering::Release);
+        self.place.words[CAPACITY].store(capacity, Ordering::Release);
         Ok(())
     }
 
@@ -128,11 +129,11 @@ impl<'a> Queue<'a> {
 
     #[inline]
     fn words(&self) -> Result<Words<'a>, SyncError> {
-        let capacity = self.place.word64(CAPACITY).load(Ordering::Acquire);
+        let capacity = self.place.words[CAPACITY].load(Ordering::Acquire);
         if capacity.is_power_of_two() && capacity < 1 << 32 {
             return Ok(Words { place: self.place, capacity });
         }
-        let is_freed = capacity == u64::from(FREED) << 32 | u64::from(FREED);
+        let is_freed = capacity == FREED64;
         Err(if is_freed { SyncError::Freed(self.place.name()) } else { self.damaged() })
     }
 
@@ -140,20 +141,20 @@ impl<'a> Queue<'a> {
     #[inline]
     fn own(&self) -> Result<(), SyncError> {
         let me = self.place.objects.threads().me()?;
-        let owner = self.place.word(OWNER);
-        if owner.load(Ordering::Relaxed) == me { Ok(()) } else { self.take_over(owner, me) }
+        let owner = &self.place.words[OWNER];
+        if owner.load(Ordering::Relaxed) == u64::from(me) { Ok(()) } else { self.take_over(owner, me) }
     }
 
     #[cold]
-    fn take_over(&self, owner: &AtomicU32, me: u32) -> Result<(), SyncError> {
+    fn take_over(&self, owner: &AtomicU64, me: u32) -> Result<(), SyncError> {
         let objects = self.place.objects;
         let seen = owner.load(Ordering::Acquire);
         self.words()?;
-        let is_free = seen == 0 || objects.ended(seen).is_some();
-        if is_free && owner.compare_exchange(seen, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        let is_free = seen == 0 || objects.ended(seen as u32).is_some();
+        if is_free && owner.compare_exchange(seen, me.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             return Ok(());
         }
-        let holder = Some(objects.who(owner.load(Ordering::Relaxed)));
+        let holder = Some(objects.who(owner.load(Ordering::Relaxed) as u32));
         Err(SyncError::NotHeld { object: self.place.name(), holder })
     }
 }

@@ -1,0 +1,443 @@
+//! Mutexes, reader-writer locks, condition variables, and what is done once, in shared memory.
+
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
+
+use mapwire::sync::{Condition, Mutex, Objects, Once, RwLock, SyncError};
+
+use crate::export::MW_FOREVER;
+use crate::failure::{Failure, call};
+use crate::status::mw_status_t;
+
+/// The objects of the memory that this process has open, or null. A forked child has its parent's.
+static OBJECTS: AtomicPtr<Objects> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Makes the objects of a memory those of this process, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Published(Option<Arc<Objects>>);
+
+impl Published {
+    pub(crate) fn new(objects: Option<&Arc<Objects>>) -> Self {
+        if let Some(objects) = objects {
+            OBJECTS.store(Arc::as_ptr(objects).cast_mut(), Ordering::Release);
+        }
+        Self(objects.cloned())
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        if let Some(objects) = &self.0 {
+            let (mine, none) = (Arc::as_ptr(objects).cast_mut(), core::ptr::null_mut());
+            let _ = OBJECTS.compare_exchange(mine, none, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The objects of the open memory.
+///
+/// # Safety
+/// The memory is not closed while they are used.
+#[inline]
+pub(crate) unsafe fn objects<'a>() -> Result<&'a Objects, Failure> {
+    // SAFETY: null, or what a `Published` keeps until the memory is closed, which is later than the caller's use.
+    unsafe { OBJECTS.load(Ordering::Acquire).as_ref() }.ok_or_else(not_open)
+}
+
+#[cold]
+fn not_open() -> Failure {
+    Failure::state(
+        "no memory that ranks of one host share is open: synchronisation objects need mw_shared_open and MAPWIRE_COHERENCE=auto",
+    )
+}
+
+impl From<SyncError> for Failure {
+    #[cold]
+    fn from(error: SyncError) -> Self {
+        mapwire::Error::from(error).into()
+    }
+}
+
+/// A call that succeeds, fails, or finds that it is too early; this costs no message.
+#[inline]
+pub(crate) fn try_call(body: impl FnOnce() -> Result<bool, Failure>) -> mw_status_t {
+    let mut is_done = true;
+    let status = call(|| {
+        is_done = body()?;
+        Ok(())
+    });
+    if is_done { status } else { mw_status_t::MW_ERR_TIMEOUT }
+}
+
+/// The deadline of a timeout that begins now: of mapwire's clock.
+pub(crate) fn deadline_ns(timeout_ns: u64) -> u64 {
+    match timeout_ns {
+        MW_FOREVER => u64::MAX,
+        _ => mapwire::sync::now_ns().saturating_add(timeout_ns),
+    }
+}
+
+/// A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
+/// one; at a multiple of 64 bytes it shares no cache line.
+///
+/// Whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next. If a holder
+/// ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct mw_mutex_t {
+    /// The library's.
+    pub reserved: [u64; 8],
+}
+
+/// # Safety
+/// As for [`objects`].
+#[inline]
+unsafe fn mutex_at<'a>(mutex: *const mw_mutex_t) -> Result<Mutex<'a>, Failure> {
+    // SAFETY: this function's contract.
+    let objects = unsafe { objects() }?;
+    Ok(objects.mutex(objects.offset(mutex.addr()))?)
+}
+
+/// Makes `*mutex` an unlocked mutex, whatever was there.
+///
+/// # Errors
+/// Of this and all functions of synchronisation objects: `MW_ERR_ADDRESS`: it is not in shared memory, or not aligned to 8 bytes.
+/// `MW_ERR_STATE`: no memory that ranks of one host share is open.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_mutex_init(mutex: *mut mw_mutex_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { mutex_at(mutex) }?.init()))
+}
+
+/// Locks.
+///
+/// # Errors
+/// `MW_ERR_STATE`: this thread holds it, or it is destroyed, or its memory freed. `MW_ERR_GONE`: its holder has ended, or a rank has left
+/// or died. `MW_ERR_LIMIT`: more than 32767 threads use such objects.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_mutex_lock(mutex: *mut mw_mutex_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { mutex_at(mutex) }?.lock()?))
+}
+
+/// Locks, if it is free.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: it is locked. Otherwise as `mw_mutex_lock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_mutex_trylock(mutex: *mut mw_mutex_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| Ok(unsafe { mutex_at(mutex) }?.try_lock()?))
+}
+
+/// Locks, after `timeout_ns` nanoseconds at most.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: it is locked still. Otherwise as `mw_mutex_lock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_mutex_timedlock(mutex: *mut mw_mutex_t, timeout_ns: u64) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| Ok(unsafe { mutex_at(mutex) }?.lock_until(deadline_ns(timeout_ns))?))
+}
+
+/// Unlocks.
+///
+/// # Errors
+/// `MW_ERR_STATE`: this thread does not hold it; the message names who does.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_mutex_unlock(mutex: *mut mw_mutex_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { mutex_at(mutex) }?.unlock()?))
+}
+
+/// Makes later calls errors.
+///
+/// # Errors
+/// `MW_ERR_STATE`: it is locked.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_mutex_destroy(mutex: *mut mw_mutex_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { mutex_at(mutex) }?.destroy()?))
+}
+
+/// A reader-writer lock in shared memory. 64 zeroed bytes are an unlocked one. Who cannot have it at once waits in one order: neither
+/// readers nor writers starve. Holders that end are named as those of a mutex.
+#[derive(Debug)]
+#[repr(C)]
+pub struct mw_rwlock_t {
+    /// The library's.
+    pub reserved: [u64; 8],
+}
+
+/// # Safety
+/// As for [`objects`].
+#[inline]
+unsafe fn rwlock_at<'a>(lock: *const mw_rwlock_t) -> Result<RwLock<'a>, Failure> {
+    // SAFETY: this function's contract.
+    let objects = unsafe { objects() }?;
+    Ok(objects.rwlock(objects.offset(lock.addr()))?)
+}
+
+/// Makes `*lock` an unlocked reader-writer lock, whatever was there.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_init(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { rwlock_at(lock) }?.init()))
+}
+
+/// Locks for reading, with others that read.
+///
+/// # Errors
+/// `MW_ERR_STATE`: this thread holds it and a writer waits, or it is destroyed, or its memory freed. `MW_ERR_GONE`: a holder has ended, or
+/// a rank has left or died.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_rdlock(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { rwlock_at(lock) }?.read()?))
+}
+
+/// Locks for reading, if no writer has or wants it.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: a writer has or wants it. Otherwise as `mw_rwlock_rdlock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_tryrdlock(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| Ok(unsafe { rwlock_at(lock) }?.try_read()?))
+}
+
+/// Locks for reading, after `timeout_ns` nanoseconds at most.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: a writer has or wants it still. Otherwise as `mw_rwlock_rdlock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_timedrdlock(lock: *mut mw_rwlock_t, timeout_ns: u64) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| Ok(unsafe { rwlock_at(lock) }?.read_until(deadline_ns(timeout_ns))?))
+}
+
+/// Locks for writing, alone.
+///
+/// # Errors
+/// `MW_ERR_STATE`: this thread holds it, or it is destroyed, or its memory freed. `MW_ERR_GONE`: a holder has ended, or a rank has left or
+/// died.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_wrlock(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { rwlock_at(lock) }?.write()?))
+}
+
+/// Locks for writing, if nobody holds it.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: somebody holds it. Otherwise as `mw_rwlock_wrlock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_trywrlock(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| Ok(unsafe { rwlock_at(lock) }?.try_write()?))
+}
+
+/// Locks for writing, after `timeout_ns` nanoseconds at most.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: somebody holds it still. Otherwise as `mw_rwlock_wrlock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_timedwrlock(lock: *mut mw_rwlock_t, timeout_ns: u64) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| Ok(unsafe { rwlock_at(lock) }?.write_until(deadline_ns(timeout_ns))?))
+}
+
+/// Unlocks what this thread has locked, for reading or writing.
+///
+/// # Errors
+/// `MW_ERR_STATE`: this thread does not hold it.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_unlock(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { rwlock_at(lock) }?.unlock()?))
+}
+
+/// Makes later calls errors.
+///
+/// # Errors
+/// `MW_ERR_STATE`: it is locked.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_rwlock_destroy(lock: *mut mw_rwlock_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { rwlock_at(lock) }?.destroy()?))
+}
+
+/// A condition variable in shared memory. 64 zeroed bytes are one on which nobody waits.
+#[derive(Debug)]
+#[repr(C)]
+pub struct mw_cond_t {
+    /// The library's.
+    pub reserved: [u64; 8],
+}
+
+/// # Safety
+/// As for [`objects`].
+#[inline]
+unsafe fn condition_at<'a>(condition: *const mw_cond_t) -> Result<Condition<'a>, Failure> {
+    // SAFETY: this function's contract.
+    let objects = unsafe { objects() }?;
+    Ok(objects.condition(objects.offset(condition.addr()))?)
+}
+
+/// Makes `*condition` a condition variable, whatever was there.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_cond_init(condition: *mut mw_cond_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { condition_at(condition) }?.init()))
+}
+
+/// Unlocks `mutex`, waits for a signal, and locks it again. May return without a signal: look whether what is waited for is true.
+///
+/// # Errors
+/// `MW_ERR_STATE`: this thread does not hold the mutex, or `*condition` is destroyed. Otherwise as `mw_mutex_lock`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_cond_wait(condition: *mut mw_cond_t, mutex: *mut mw_mutex_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { condition_at(condition) }?.wait(&unsafe { mutex_at(mutex) }?)?))
+}
+
+/// As `mw_cond_wait`, for `timeout_ns` nanoseconds at most; then it has locked the mutex too.
+///
+/// # Errors
+/// `MW_ERR_TIMEOUT`: there was no signal. Otherwise as `mw_cond_wait`.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_cond_timedwait(
+    condition: *mut mw_cond_t,
+    mutex: *mut mw_mutex_t,
+    timeout_ns: u64,
+) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    try_call(|| {
+        Ok(unsafe { condition_at(condition) }?.wait_until(&unsafe { mutex_at(mutex) }?, deadline_ns(timeout_ns))?)
+    })
+}
+
+/// Wakes one thread that waits.
+///
+/// # Errors
+/// `MW_ERR_STATE`: it is destroyed.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_cond_signal(condition: *mut mw_cond_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { condition_at(condition) }?.signal()?))
+}
+
+/// Wakes all threads that wait.
+///
+/// # Errors
+/// `MW_ERR_STATE`: it is destroyed.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_cond_broadcast(condition: *mut mw_cond_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { condition_at(condition) }?.broadcast()?))
+}
+
+/// Makes later calls errors. Nobody waits.
+///
+/// # Safety
+/// The shared memory is not closed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_cond_destroy(condition: *mut mw_cond_t) -> mw_status_t {
+    // SAFETY: the caller's promise.
+    call(|| Ok(unsafe { condition_at(condition) }?.destroy()))
+}
+
+/// What one thread does for all ranks of this host, in shared memory. 64 zeroed bytes: not done.
+#[derive(Debug)]
+#[repr(C)]
+pub struct mw_once_t {
+    /// The library's.
+    pub reserved: [u64; 8],
+}
+
+/// What is done once.
+pub type mw_once_fn = Option<unsafe extern "C" fn()>;
+
+/// Calls `routine`, unless a thread of any rank has called it for `*once`; waits while one does. What it has stored is visible then.
+///
+/// # Errors
+/// `MW_ERR_STATE`: `routine` calls this for the same `*once`. `MW_ERR_GONE`: the thread that called it has ended before it returned, or a
+/// rank has left or died.
+///
+/// # Safety
+/// The shared memory is not closed during the call, and `routine` returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_once(once: *mut mw_once_t, routine: mw_once_fn) -> mw_status_t {
+    call(|| {
+        let routine = crate::arguments::required(routine, "routine")?;
+        // SAFETY: the caller's promise.
+        let objects = unsafe { objects() }?;
+        let once: Once<'_> = objects.once(objects.offset(once.addr()))?;
+        if once.begin()? {
+            // SAFETY: the caller's function, which takes nothing.
+            unsafe { routine() };
+            once.end(true)?;
+        }
+        Ok(())
+    })
+}
