@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use super::Lazy;
 use super::log::Run;
-use super::pages::{DIRTY, FETCHING, FORMER, List, Pages, SENT};
+use super::pages::{ASKED, DIRTY, FETCHING, FORMER, List, Pages, SENT};
 
 /// Runs of pages that an interval names at most; if there are more, it names all pages.
 const MOST_RUNS: usize = 1024;
@@ -199,7 +199,8 @@ impl Lazy {
     /// At the home: a rank's diff of a page is in place.
     pub(super) fn handle_diff(&mut self, context: &mut Context, from: Rank, page: u32) -> Result<(), Violation> {
         let is_home = self.pages.home(page) == Some(self.rank);
-        if !is_home && !self.pages.is(page, FORMER) {
+        // Others may learn from the manager that this rank is the home before it does.
+        if !is_home && !self.pages.is(page, FORMER) && !self.pages.is(page, ASKED) {
             return Err(Violation::NotHome);
         }
         if is_home && self.home_moves_after > 0 {

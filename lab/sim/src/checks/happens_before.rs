@@ -1,9 +1,10 @@
-//! What a load may give: per byte, the last store before it in the order of synchronisation, or one that is not ordered with it.
+//! What a load may give under release consistency: per byte, the last store before it in the order of synchronisation, or one that is not
+//! ordered with it.
 
-/// The operations of each thread that another knows of.
-pub(crate) type Clock = Vec<u64>;
+/// The stores of each thread that another knows of: joined when it synchronises with one that knows them.
+pub type Clock = Vec<u64>;
 
-pub(crate) fn join(clock: &mut Clock, other: &Clock) {
+pub fn join(clock: &mut Clock, other: &Clock) {
     clock.iter_mut().zip(other).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
 }
 
@@ -22,17 +23,19 @@ impl Store {
 
 /// The stores to each byte; all were zero before.
 #[derive(Debug)]
-pub(crate) struct Oracle {
+pub struct Oracle {
     stores: Vec<Vec<Store>>,
-    pub(crate) clocks: Vec<Clock>,
+    pub clocks: Vec<Clock>,
 }
 
 impl Oracle {
-    pub(crate) fn new(bytes: usize, threads: usize) -> Self {
+    /// No store yet.
+    pub fn new(bytes: usize, threads: usize) -> Self {
         Oracle { stores: vec![Vec::new(); bytes], clocks: vec![vec![0; threads]; threads] }
     }
 
-    pub(crate) fn store(&mut self, by: usize, at: usize, value: u8) {
+    /// A thread stores a byte.
+    pub fn store(&mut self, by: usize, at: usize, value: u8) {
         self.clocks[by][by] += 1;
         let clock = self.clocks[by].clone();
         // Nobody may see a store that is before one that all know of.
@@ -45,7 +48,7 @@ impl Oracle {
     }
 
     /// Values that a thread may load from a byte.
-    pub(crate) fn allowed(&self, by: usize, at: usize) -> Vec<u8> {
+    pub fn allowed(&self, by: usize, at: usize) -> Vec<u8> {
         let (stores, clock) = (&self.stores[at], &self.clocks[by]);
         let is_hidden = |store: &Store| {
             stores
