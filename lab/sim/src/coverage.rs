@@ -95,6 +95,7 @@ conditions! {
     LazyLoaded = ("release consistency", "a thread loads what another rank stored before it in the order of synchronisation"),
     LazyRaced = ("release consistency", "a thread loads an older value than was stored last, which no synchronisation forbids"),
     LazyMerged = ("release consistency", "a page is fetched that its rank has written"),
+    LazyRaceFound = ("release consistency", "two stores that nothing orders are reported"),
     LazyMoved = ("release consistency", "the home of a page moves"),
     PageFetched = ("pages", "a page of global memory is fetched from another node"),
     PageAbsent = ("pages", "a page of global memory is absent"),

@@ -10,7 +10,7 @@ use crate::protocols::Protocols;
 use crate::synchronisation::{Barriers, Locks, WaitedBarrier};
 use crate::{
     Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message,
-    Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
+    Minipage, PeerError, Progress, Protection, Race, Rank, Thread, Violation,
 };
 
 /// The shared-memory protocol of one rank.
@@ -23,8 +23,8 @@ use crate::{
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
-///   [`release_holds`](Self::release_holds);
-/// * **outputs**: [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
+///   [`handle_changes`](Self::handle_changes),   [`release_holds`](Self::release_holds);
+/// * **outputs**: [`poll_race`](Self::poll_race), [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
 ///
 /// After every input, call `poll_action` until it returns nothing, and carry out each action before the next, also before a thread whose
 /// operation was [`Progress::Done`] continues. Then `poll_hold` says by when `release_holds` must be called if no other input arrives.
@@ -268,6 +268,19 @@ impl Dsm {
         if let Some(lazy) = &mut self.coherence.lazy {
             lazy.handle_fetched(&mut self.context, page);
         }
+    }
+
+    /// Takes note of the bytes of a page that were found to differ as an [`Action::SendDiff`] was carried out: offset in the page and
+    /// length of each range. Needed only if [`Config::finds_races`], before the next action.
+    pub fn handle_changes(&mut self, page: u64, ranges: impl Iterator<Item = (u16, u16)>) {
+        if let Some(lazy) = &mut self.coherence.lazy {
+            lazy.note_diff(&mut self.context, page, ranges);
+        }
+    }
+
+    /// Two unordered writes that were found since the last call.
+    pub fn poll_race(&mut self) -> Option<Race> {
+        self.coherence.lazy.as_mut()?.poll_race()
     }
 
     fn dispatch(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {

@@ -68,6 +68,10 @@ impl Coherence for Protocols {
         self.lazy.as_mut().is_none_or(|lazy| lazy.release(release))
     }
 
+    fn releases_early(&self) -> bool {
+        self.lazy.is_none()
+    }
+
     fn arrive(&mut self, barrier: Barrier) {
         if let Some(lazy) = &mut self.lazy {
             lazy.arrive(barrier);

@@ -44,11 +44,12 @@ impl Shown for LazyScenario {
             "twins": shape.twins,
             "notices": shape.notices,
             "home_moves_after": shape.home_moves_after,
+            "finds_races": shape.finds_races,
         })
     }
 
     fn went(&self, outcome: &Outcome<LazySeen>) -> Value {
-        let LazySeen { counters, loads, rounds } = outcome.seen;
+        let LazySeen { counters, loads, races, rounds } = outcome.seen;
         json!({
             "litmus_tests": rounds,
             "loads": loads,
@@ -56,11 +57,12 @@ impl Shown for LazyScenario {
             "diffs": counters.diffs,
             "pages_fetched": counters.pages_fetched,
             "home_moves": counters.home_moves,
+            "races": races,
         })
     }
 
     fn tell(&self, outcome: &Outcome<LazySeen>) -> String {
-        let LazySeen { counters, loads, rounds } = outcome.seen;
+        let LazySeen { counters, loads, rounds, .. } = outcome.seen;
         format!(
             "{rounds} litmus tests, {loads} loads, {} diffs, {} pages fetched, {} homes moved, {} packets",
             counters.diffs, counters.pages_fetched, counters.home_moves, outcome.packets

@@ -1,6 +1,8 @@
 //! What a load may give under release consistency: per byte, the last store before it in the order of synchronisation, or one that is not
 //! ordered with it.
 
+use std::collections::BTreeSet;
+
 /// The stores of each thread that another knows of: joined when it synchronises with one that knows them.
 pub type Clock = Vec<u64>;
 
@@ -25,13 +27,15 @@ impl Store {
 #[derive(Debug)]
 pub struct Oracle {
     stores: Vec<Vec<Store>>,
+    /// Bytes stored by two threads, and nothing orders these stores.
+    races: BTreeSet<(usize, usize, usize)>,
     pub clocks: Vec<Clock>,
 }
 
 impl Oracle {
     /// No store yet.
     pub fn new(bytes: usize, threads: usize) -> Self {
-        Oracle { stores: vec![Vec::new(); bytes], clocks: vec![vec![0; threads]; threads] }
+        Oracle { stores: vec![Vec::new(); bytes], races: BTreeSet::new(), clocks: vec![vec![0; threads]; threads] }
     }
 
     /// A thread stores a byte.
@@ -44,7 +48,14 @@ impl Oracle {
             self.stores[at].retain(|store| !store.is_before(&last.clock));
             self.stores[at].push(last);
         }
+        let unordered = self.stores[at].iter().filter(|store| store.by != by && !store.is_before(&clock));
+        self.races.extend(unordered.map(|store| (at, store.by.min(by), store.by.max(by))));
         self.stores[at].push(Store { value, by, clock });
+    }
+
+    /// Whether two of these threads stored that byte, and nothing orders these stores.
+    pub fn has_race(&self, at: usize, mut between: impl FnMut(usize, usize) -> bool) -> bool {
+        self.races.range((at, 0, 0)..(at + 1, 0, 0)).any(|&(_, a, b)| between(a, b))
     }
 
     /// Values that a thread may load from a byte.

@@ -116,8 +116,9 @@ impl Cluster {
                 }
             }
             match ask.act {
-                Act::StoreChanges { to, region, copy, .. } => {
+                Act::StoreChanges { handler, to, region, copy } => {
                     let parts = host.memory.changes(ask.process.0, region, copy);
+                    host.node.handle_changes(ask.process, handler, region.offset, &parts);
                     match observer.store(self.now_ns, number, &ask) {
                         StoreBy::Nothing { is_claimed } => host.node.handle_stored(ask.process, is_claimed),
                         StoreBy::Place { from, to: address } => {

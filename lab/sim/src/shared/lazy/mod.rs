@@ -57,6 +57,8 @@ pub struct LazySeen {
     /// Of all ranks.
     pub counters: Counters,
     pub loads: u64,
+    /// Races that were found.
+    pub races: u64,
     pub rounds: usize,
 }
 
@@ -83,6 +85,7 @@ struct Programs {
     late: Vec<(Endpoint, Change)>,
     coverage: Coverage,
     loads: u64,
+    races: u64,
     counters: Counters,
     violation: Option<(u64, Violation)>,
 }
@@ -289,6 +292,27 @@ impl Programs {
         }
     }
 
+    /// What a rank reports as a race is one.
+    fn check_races(&mut self, cluster: &mut Cluster, at: Endpoint) {
+        let threads = usize::from(self.shape.threads);
+        loop {
+            let (node, _) = cluster.parts(at.node);
+            let race = node.call(at.process, SHARED, |shared: &mut Buggy| shared.shared_mut().dsm_mut().poll_race());
+            let Some(race) = race.flatten() else { return };
+            self.races += 1;
+            self.coverage.note(Condition::LazyRaceFound);
+            let ranks = race.ranks.map(usize::from);
+            let between = |a: usize, b: usize| {
+                let of = [a / threads, b / threads];
+                of == ranks || [of[1], of[0]] == ranks
+            };
+            let mut bytes = race.offset_bytes..race.offset_bytes + race.length_bytes;
+            if !bytes.all(|at| self.oracle.has_race(at as usize, between)) {
+                self.broke(cluster.now_ns(), "release consistency", format!("{race:?} is none"));
+            }
+        }
+    }
+
     /// What a thread waited for is over.
     fn resume(&mut self, cluster: &mut Cluster, who: usize, outcome: Result<DsmOutcome, mapwire_node::SharedEnd>) {
         match (outcome, self.programs[who].doing) {
@@ -329,7 +353,7 @@ impl crate::run::Programs for Programs {
     fn finish(self, coverage: &mut Coverage) -> LazySeen {
         coverage.add(&self.coverage);
         coverage.note_many(Condition::LazyMoved, self.counters.home_moves);
-        LazySeen { counters: self.counters, loads: self.loads, rounds: self.rounds.len() }
+        LazySeen { counters: self.counters, loads: self.loads, races: self.races, rounds: self.rounds.len() }
     }
 
     fn runs_at(&self, who: u32) -> Option<NodeId> {
@@ -370,6 +394,7 @@ impl crate::run::Programs for Programs {
             let (node, _) = cluster.parts(at.node);
             let counters = node.call(at.process, SHARED, |shared: &mut Buggy| shared.shared().dsm().counters());
             self.counters = self.counters + counters.unwrap_or_default();
+            self.check_races(cluster, at);
         }
     }
 }

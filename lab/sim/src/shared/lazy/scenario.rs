@@ -35,6 +35,8 @@ pub struct LazyShape {
     pub notices: u32,
     pub home_moves_after: u16,
     pub lock_passes: u8,
+    /// Races are looked for.
+    pub finds_races: bool,
 }
 
 /// A run as it was drawn.
@@ -78,6 +80,7 @@ impl Workload for LazyScenario {
             notices: 128 + 4 * u32::from(nodes.saturating_mul(processes)) + random.below(2) as u32 * 1_000,
             home_moves_after: random.below(4) as u16,
             lock_passes: *random.pick(&[0, 4]),
+            finds_races: random.chance(30),
         };
         let is_lossy = wanted.lossy.unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
         let delivery = match is_lossy {
@@ -123,7 +126,8 @@ impl Workload for LazyScenario {
 
     fn run_some(&self, part: Part<'_>) -> Result<Outcome<LazySeen>, RunError> {
         let shape = self.shape;
-        let LazyShape { ranks, processes, threads, twins, notices, home_moves_after, lock_passes, .. } = shape;
+        let LazyShape { ranks, processes, threads, twins, notices, home_moves_after, lock_passes, finds_races, .. } =
+            shape;
         check_size("ranks", ranks.into(), (2, MAX_RANKS.into()))?;
         let (mut cluster, mut random) = self.begin(part)?;
         let mut rounds = self.draw_rounds(&mut random);
@@ -140,6 +144,7 @@ impl Workload for LazyScenario {
                 twins,
                 notices,
                 home_moves_after,
+                finds_races,
                 locks: LOCKS,
                 barriers: 3,
                 chunk_pages: 2,
@@ -182,6 +187,7 @@ impl Workload for LazyScenario {
             late: Vec::new(),
             coverage: Coverage::default(),
             loads: 0,
+            races: 0,
             counters: Counters::default(),
             violation: None,
         };
@@ -196,8 +202,17 @@ impl Workload for LazyScenario {
 
 impl fmt::Display for LazyScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LazyShape { ranks, processes, threads, think_ns, twins, notices, home_moves_after, lock_passes } =
-            self.shape;
+        let LazyShape {
+            ranks,
+            processes,
+            threads,
+            think_ns,
+            twins,
+            notices,
+            home_moves_after,
+            lock_passes,
+            finds_races,
+        } = self.shape;
         let ClusterConfig { nodes, delivery, .. } = self.drawn.cluster;
         writeln!(f, "seed {}", self.drawn.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}")?;
@@ -209,6 +224,9 @@ impl fmt::Display for LazyScenario {
             f,
             "  litmus tests of release consistency with {think_ns} ns between operations, {twins} twins, {notices} notices, homes that move after {home_moves_after} intervals (0: never), locks handed on in a rank {lock_passes} times"
         )?;
+        if finds_races {
+            writeln!(f, "  races are looked for")?;
+        }
         self.drawn.print_end(f)
     }
 }
