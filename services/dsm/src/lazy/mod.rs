@@ -158,7 +158,7 @@ impl Lazy {
         }
         // Only whole pages of its own are given a home.
         let is_new = |page| !self.pages.is(page, KNOWN) && self.pages.home(page).is_none();
-        let is_whole = minipage.offset_bytes % PAGE_BYTES == 0;
+        let is_whole = minipage.offset_bytes.is_multiple_of(PAGE_BYTES);
         let mut pages = Self::pages_of(minipage);
         if home.is_some() && !(is_whole && pages.clone().all(is_new)) || pages.any(|page| self.pages.is(page, OWN)) {
             return Err(Violation::Minipage);
