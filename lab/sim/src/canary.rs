@@ -68,6 +68,13 @@ canaries! {
     DoubleGrant = "double-grant": "A lock is given to a thread and to the next of its rank at once.";
     SwappedWaiters = "swapped-waiters": "A thread gets a lock before another of its rank that has waited for longer.";
     KeptLock = "kept-lock": "Threads of a rank hand a lock to each other as long as they like, though another rank waits.";
+    // Of lazy release consistency.
+    UnawaitedDiff = "unawaited-diff": "A rank takes the diffs that it has sent for acknowledged at once.";
+    LostNotice = "lost-notice": "A write notice names another page.";
+    UnmergedTime = "unmerged-time": "A rank tells of its own writes, and not of those that it has learned of.";
+    LateTwin = "late-twin": "A twin is made after the first store.";
+    LostMerge = "lost-merge": "A fetch replaces what was written here.";
+    UnnoticedHome = "unnoticed-home": "The home of a page may go on storing to it when an interval ends.";
     // Of the protocol of global memory, and of remote procedure calls.
     EarlyReported = "early-reported": "A node that goes by a new map says at once that it has reported its pages.";
     LostRemove = "lost-remove": "A node that drops a page does not tell the directory.";
@@ -101,6 +108,18 @@ impl Canary {
         Self::DoubleGrant,
         Self::SwappedWaiters,
         Self::KeptLock,
+    ];
+    pub const HLRC: &[Self] = &[
+        Self::LateInvalidation,
+        Self::LostStore,
+        Self::LostPacket,
+        Self::Overtaking,
+        Self::UnawaitedDiff,
+        Self::LostNotice,
+        Self::UnmergedTime,
+        Self::LateTwin,
+        Self::LostMerge,
+        Self::UnnoticedHome,
     ];
     pub const GLOBAL: &[Self] = &[
         Self::EarlyReported,

@@ -23,6 +23,7 @@ pub(crate) struct Segments {
     bytes: u64,
     /// Network interfaces store there, by imports.
     by_nic: bool,
+    rights: Rights,
     imports: BTreeMap<(Endpoint, Endpoint), ImportId>,
     /// Imports that were asked for, with the exporter, and those that have an outcome.
     asked: BTreeMap<(Endpoint, RequestId), Endpoint>,
@@ -32,7 +33,22 @@ pub(crate) struct Segments {
 impl Segments {
     /// The memory of a service that begins at `address` in every process.
     pub(crate) fn new(handler: HandlerId, address: u64, bytes: u64, by_nic: bool) -> Self {
-        Self { handler, address, bytes, by_nic, imports: BTreeMap::new(), asked: BTreeMap::new(), over: Vec::new() }
+        Self {
+            handler,
+            address,
+            bytes,
+            by_nic,
+            rights: Rights::STORE,
+            imports: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            over: Vec::new(),
+        }
+    }
+
+    /// Lets processes fetch from each other, too.
+    pub(crate) fn with_fetches(mut self) -> Self {
+        self.rights = Rights::STORE | Rights::FETCH;
+        self
     }
 
     fn name(&self) -> String {
@@ -49,10 +65,11 @@ impl Segments {
             key: Key([7; 16]),
             address: self.address,
             length: self.bytes,
-            rights: Rights::STORE,
+            rights: self.rights,
             importers: Importers::Job,
             direct: None,
-            pins_late: true,
+            // What is fetched must be pinned: late are only pages that packets are stored to.
+            pins_late: !self.rights.contains(Rights::FETCH),
         };
         let (node, memory) = cluster.parts(at.node);
         node.export(at.process, memory, request).map(|_| ()).map_err(|error| error.to_string())
@@ -65,7 +82,7 @@ impl Segments {
             let now_ns = cluster.clock_ns(at.node);
             let (node, _) = cluster.parts(at.node);
             for &from in all.iter().filter(|other| **other != at) {
-                let asked = node.ask_import(now_ns, at.process, from, &name, Rights::STORE, None, IMPORT_NS);
+                let asked = node.ask_import(now_ns, at.process, from, &name, self.rights, None, IMPORT_NS);
                 let request = asked.map_err(|error| error.to_string())?;
                 self.asked.insert((at, request), from);
             }
@@ -104,14 +121,20 @@ impl Segments {
         Ok(())
     }
 
-    /// How the bytes of a store get into the receiver's memory; `None` if another service asks.
+    /// How the bytes of a store get into the receiver's memory, or those of a fetch here; `None` if another service asks.
     pub(crate) fn store(&self, at: NodeId, ask: &Ask) -> Option<StoreBy> {
-        let Act::Store { handler, to, region, at: there } = ask.act else { return None };
+        // The bytes that are moved, here and there, and the other process.
+        let (handler, to, here, there) = match ask.act {
+            Act::Store { handler, to, region, at } => (handler, to, region.offset, at),
+            Act::StoreChanges { handler, to, region, .. } => (handler, to, region.offset, region.offset),
+            Act::Fetch { handler, from, region, at } => (handler, from, at, region.offset),
+            _ => return None,
+        };
         if handler != self.handler {
             return None;
         }
         let process = ask.process;
-        let (from, to_there) = (self.address + region.offset, self.address + there);
+        let (from, to_there) = (self.address + here, self.address + there);
         let import = self.imports.get(&(Endpoint { node: at, process }, to));
         Some(match (self.by_nic, import) {
             (false, _) => StoreBy::Place { from, to: to_there },

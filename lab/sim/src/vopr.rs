@@ -11,6 +11,7 @@ use crate::rules::RULES;
 use crate::run::{Outcome, RunError, Wanted, Workload};
 use crate::scenario::Scenario;
 use crate::shared::SharedScenario;
+use crate::shared::lazy::LazyScenario;
 
 /// What the programs of a run do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,14 @@ pub enum Kind {
     Shared,
     /// Litmus tests of a shared memory.
     Litmus,
+    /// A lazily consistent shared memory.
+    Hlrc,
     Global,
     Rpc,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::Calls, Self::Shared, Self::Litmus, Self::Global, Self::Rpc];
+    pub const ALL: [Self; 6] = [Self::Calls, Self::Shared, Self::Litmus, Self::Hlrc, Self::Global, Self::Rpc];
 
     /// Its name on a command line.
     pub const fn name(self) -> &'static str {
@@ -33,6 +36,7 @@ impl Kind {
             Self::Calls => "calls",
             Self::Shared => "shared",
             Self::Litmus => "litmus",
+            Self::Hlrc => "hlrc",
             Self::Global => "global",
             Self::Rpc => "rpc",
         }
@@ -43,6 +47,7 @@ impl Kind {
         match self {
             Self::Calls => Canary::CALLS,
             Self::Shared | Self::Litmus => Canary::SHARED,
+            Self::Hlrc => Canary::HLRC,
             Self::Global => Canary::GLOBAL,
             Self::Rpc => Canary::RPC,
         }
@@ -54,6 +59,7 @@ impl Kind {
             Self::Calls => &[],
             Self::Shared => &["sequential consistency", "locks", "barriers"],
             Self::Litmus => &["litmus", "locks", "barriers"],
+            Self::Hlrc => &["release consistency"],
             Self::Global => &["pages", "membership", "donors"],
             Self::Rpc => &["calls"],
         }
@@ -69,6 +75,7 @@ impl Kind {
         match self {
             Self::Calls => run::<Scenario>(wanted, seed, interrupt),
             Self::Shared | Self::Litmus => run::<SharedScenario>(wanted, seed, interrupt),
+            Self::Hlrc => run::<LazyScenario>(wanted, seed, interrupt),
             Self::Global => run::<GlobalScenario>(wanted, seed, interrupt),
             Self::Rpc => run::<RpcScenario>(wanted, seed, interrupt),
         }
@@ -99,7 +106,7 @@ const TURN: [Kind; 12] = [
     Kind::Litmus,
     Kind::Calls,
     Kind::Shared,
-    Kind::Calls,
+    Kind::Hlrc,
     Kind::Rpc,
 ];
 

@@ -3,7 +3,7 @@
 use mapwire_sim::vopr::{Kind, Wants, never, of_turn};
 use mapwire_sim::{Coverage, Interrupt, Scenario, Wanted, Workload, parse_rules};
 
-fn mixture() -> [Wants; 5] {
+fn mixture() -> [Wants; 6] {
     let rules = parse_rules("all").unwrap();
     Kind::ALL.map(|kind| (kind, Wanted { rules: rules.clone(), litmus: kind == Kind::Litmus, ..Wanted::default() }))
 }

@@ -5,6 +5,7 @@ mod conformance;
 mod coverage;
 mod global;
 mod goodput;
+mod lazy;
 mod papers;
 mod replay;
 mod rpc;

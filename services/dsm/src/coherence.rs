@@ -24,6 +24,10 @@ pub(crate) trait Coherence {
     /// released is not in place yet; [`Dsm`](crate::Dsm) continues it when it is.
     fn release(&mut self, release: Release) -> bool;
 
+    /// Whether the last rank to arrive at a barrier may be told that all others have, before it arrives. A lazy protocol would invalidate
+    /// what that rank still uses, and could not tell any more what it knew as it wrote.
+    fn releases_early(&self) -> bool;
+
     /// This rank arrives at a barrier now: its payload goes to the manager, or it is the manager.
     fn arrive(&mut self, barrier: Barrier);
 

@@ -53,6 +53,9 @@ pub struct Config {
     /// Under [`Protocol::Hlrc`], how many times in a row one rank alone must have changed a page before the page's home moves there; 0:
     /// homes stay.
     pub home_moves_after: u16,
+    /// Under [`Protocol::Hlrc`], whether to look for writes that no synchronisation orders ([`Dsm::poll_race`](crate::Dsm::poll_race)).
+    /// That costs a message for each diff.
+    pub finds_races: bool,
 }
 
 impl Config {
@@ -81,6 +84,7 @@ impl Config {
             twins: 4096.max(least_twins(threads)),
             notices: 16_384,
             home_moves_after: 4,
+            finds_races: false,
         }
     }
 

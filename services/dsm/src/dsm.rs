@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 use crate::allocation::{self, AllocOptions, Allocation};
 use crate::coherence::{Coherence, Release};
 use crate::context::{Context, Wait};
+use crate::lazy::Lazy;
 use crate::protocols::Protocols;
 use crate::synchronisation::{Barriers, Locks, WaitedBarrier};
 use crate::{
     Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message,
-    Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
+    Minipage, PeerError, Progress, Protection, Race, Rank, Thread, Violation,
 };
 
 /// The shared-memory protocol of one rank.
@@ -23,8 +24,8 @@ use crate::{
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
-///   [`release_holds`](Self::release_holds);
-/// * **outputs**: [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
+///   [`handle_changes`](Self::handle_changes),   [`release_holds`](Self::release_holds);
+/// * **outputs**: [`poll_race`](Self::poll_race), [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
 ///
 /// After every input, call `poll_action` until it returns nothing, and carry out each action before the next, also before a thread whose
 /// operation was [`Progress::Done`] continues. Then `poll_hold` says by when `release_holds` must be called if no other input arrives.
@@ -73,27 +74,24 @@ impl Dsm {
     /// The minipage that covers a page of a view, as far as this rank knows, and the application's access to it here. Pages are those of
     /// the segment; a small minipage's neighbours are in other views.
     pub fn minipage_at(&self, view: u16, page: u64) -> Option<(Minipage, Protection)> {
-        match &self.coherence.lazy {
-            Some(lazy) if view == 0 => lazy.minipage_at(page),
-            _ => self.coherence.sequential.minipage_at(view, page),
-        }
+        self.coherence.minipage_at(view, page)
     }
 
     /// The home of a page under [`Protocol::Hlrc`](crate::Protocol::Hlrc), as far as this rank knows.
     #[must_use]
     pub fn home(&self, page: u64) -> Option<Rank> {
-        self.coherence.lazy.as_ref()?.home(page)
+        self.coherence.lazy()?.home(page)
     }
 
     /// How often the log of write notices was full, and this rank forgot which pages were written ([`Config::notices`]).
     #[must_use]
     pub fn condensed_notices(&self) -> u64 {
-        self.coherence.lazy.as_ref().map_or(0, |lazy| lazy.condensed())
+        self.coherence.lazy().map_or(0, Lazy::condensed)
     }
 
     /// The rank that manages the minipages starting on that page; `None` outside the segment.
     pub fn manager(&self, page: u64) -> Option<Rank> {
-        self.coherence.sequential.manager(page)
+        self.coherence.manager(page)
     }
 
     /// Begins to serve a page fault of a thread, at time `now_ns` of this rank's monotonic clock. `page` counts from the start of the
@@ -109,10 +107,7 @@ impl Dsm {
     ) -> Result<Progress, Error> {
         self.release_holds(now_ns);
         self.begin(thread)?;
-        match self.coherence.lazy_at(view) {
-            Some(lazy) => lazy.handle_fault(&mut self.context, thread, page, access),
-            None => self.coherence.sequential.handle_fault(&mut self.context, thread, view, page, access),
-        }
+        self.coherence.handle_fault(&mut self.context, thread, (view, page), access)
     }
 
     /// Requests a minipage before `thread` accesses it, at time `now_ns`. The thread continues, and nobody is resumed when the minipage
@@ -131,10 +126,7 @@ impl Dsm {
     ) -> Result<bool, Error> {
         self.release_holds(now_ns);
         self.begin(thread)?;
-        match self.coherence.lazy_at(view) {
-            Some(lazy) => lazy.prefetch(&mut self.context, page),
-            None => self.coherence.sequential.prefetch(&mut self.context, view, page, access),
-        }
+        self.coherence.prefetch(&mut self.context, (view, page), access)
     }
 
     /// Begins to allocate a minipage of `bytes` bytes, zero and writable in this rank. A resume always follows, with
@@ -208,14 +200,11 @@ impl Dsm {
     /// The next action; `None` if none is left. Carry them out strictly in order.
     pub fn poll_action(&mut self) -> Option<Action> {
         loop {
-            let Some(lazy) = &mut self.coherence.lazy else {
-                return self.context.poll_action();
-            };
-            if let Some(action) = lazy.poll_action(&mut self.context) {
+            if let Some(action) = self.coherence.poll_action(&mut self.context) {
                 return Some(action);
             }
             // What was released is in place: who waits for it may have it.
-            match lazy.poll_release()? {
+            match self.coherence.poll_release()? {
                 Release::Token { lock, to } => self.locks.send_token(&mut self.context, lock, to),
                 Release::Arrival { barrier } => self.barriers.report(&mut self.context, &mut self.coherence, barrier),
             }
@@ -226,7 +215,7 @@ impl Dsm {
     #[must_use]
     #[inline]
     pub fn has_actions(&self) -> bool {
-        self.context.has_actions() || self.coherence.lazy.as_ref().is_some_and(|lazy| lazy.has_work())
+        self.context.has_actions() || self.coherence.has_work()
     }
 
     /// Whether [`handle_message`](Self::handle_message) needs the time for the message in these bytes. If not, any past time will do, and
@@ -234,7 +223,7 @@ impl Dsm {
     #[must_use]
     #[inline]
     pub fn needs_time(&self, bytes: &[u8]) -> bool {
-        self.coherence.sequential.holds_any() || !Message::synchronises(bytes)
+        self.coherence.holds_any() || !Message::synchronises(bytes)
     }
 
     /// Encodes a message that `poll_action` returned for rank `to`, with its payload. Call it once for each message, in the order in which
@@ -265,9 +254,22 @@ impl Dsm {
 
     /// Takes note that the bytes of an [`Action::Fetch`] are in place.
     pub fn handle_fetched(&mut self, page: u64) {
-        if let Some(lazy) = &mut self.coherence.lazy {
+        if let Some(lazy) = self.coherence.lazy_mut() {
             lazy.handle_fetched(&mut self.context, page);
         }
+    }
+
+    /// Takes note of the bytes of a page that were found to differ as an [`Action::SendDiff`] was carried out: offset in the page and
+    /// length of each range. Needed only if [`Config::finds_races`], before the next action.
+    pub fn handle_changes(&mut self, page: u64, ranges: impl Iterator<Item = (u16, u16)>) {
+        if let Some(lazy) = self.coherence.lazy_mut() {
+            lazy.note_diff(&mut self.context, page, ranges);
+        }
+    }
+
+    /// Two unordered writes that were found since the last call.
+    pub fn poll_race(&mut self) -> Option<Race> {
+        self.coherence.lazy_mut()?.poll_race()
     }
 
     fn dispatch(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
@@ -302,32 +304,28 @@ impl Dsm {
             Message::LockToken { lock } => locks.handle_token(context, coherence, from, lock, payload),
             Message::BarrierArrive { round } => barriers.handle_arrival(context, coherence, from, round, payload),
             Message::BarrierRelease { round } => barriers.handle_release(context, coherence, from, round, payload),
-            message if message.is_lazy() => match &mut coherence.lazy {
-                Some(lazy) => lazy.handle_message(context, from, message, payload),
-                None => Err(Violation::Unasked),
-            },
-            _ => coherence.sequential.handle_message(context, from, message),
+            _ => coherence.handle_message(context, from, message, payload),
         }
     }
 
     /// Time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a minipage that a thread of this one
     /// was just granted; on the clock of `handle_message`.
     pub fn poll_hold(&self) -> Option<u64> {
-        self.coherence.sequential.poll_hold()
+        self.coherence.poll_hold()
     }
 
     /// Ends the holds on what was granted more than [`Config::hold_ns`] ago, and serves the requests that waited for it. `handle_message`
     /// and `handle_fault` do the same for the time they are given.
     pub fn release_holds(&mut self, now_ns: u64) {
-        self.coherence.sequential.release_holds(&mut self.context, now_ns);
+        self.coherence.release_holds(&mut self.context, now_ns);
     }
 
     /// Begins an operation of a thread: checks that it exists and is idle, and ends its hold, since it has finished the access for which
     /// it was granted a minipage.
     fn begin(&mut self, thread: Thread) -> Result<(), Error> {
         self.context.begin(thread)?;
-        if self.coherence.sequential.holds_any() {
-            self.coherence.sequential.end_hold(&mut self.context, thread);
+        if self.coherence.holds_any() {
+            self.coherence.end_hold(&mut self.context, thread);
         }
         Ok(())
     }

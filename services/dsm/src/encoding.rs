@@ -92,13 +92,15 @@ layouts! {
     28 HomeClosed { page }
     29 HomeTake { page from }
     30 HomeTaken { page }
+    31 Changed { page interval }
+    32 Overlap { page other interval start length }
 }
 
 impl Message {
     /// Whether these bytes are a message of locks, barriers or lazy consistency, which no hold delays.
     #[inline]
     pub(crate) fn synchronises(bytes: &[u8]) -> bool {
-        matches!(bytes.first(), Some(13..=30))
+        matches!(bytes.first(), Some(13..=32))
     }
 
     /// Whether a payload may follow the fields.
@@ -111,6 +113,7 @@ impl Message {
                 | Message::BarrierArrive { .. }
                 | Message::BarrierRelease { .. }
                 | Message::Notices
+                | Message::Changed { .. }
         )
     }
 
@@ -245,7 +248,7 @@ mod tests {
     /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
         let bytes = proptest::array::uniform32(any::<u8>());
-        (1u8..=30, bytes).prop_map(|(kind, mut bytes)| {
+        (1u8..=32, bytes).prop_map(|(kind, mut bytes)| {
             if matches!(kind, 1 | 3 | 4) {
                 bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
             }
@@ -279,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..33) {
+        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..35) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind;

@@ -115,6 +115,7 @@ pub use counters::Counters;
 pub use dsm::Dsm;
 pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, ParseError};
 pub use error::{Error, PeerError, Violation};
+pub use lazy::Race;
 pub use message::{Message, Round};
 pub use protocol::{Protocol, ProtocolMismatch, UnknownProtocol};
 pub use synchronisation::WaitedBarrier;

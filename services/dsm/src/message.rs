@@ -106,6 +106,24 @@ pub enum Message {
     HomeRefuse { page: u32 },
     /// Writer → home, behind the bytes that it has changed.
     Diff { page: u32 },
+    /// Writer → home, if races are looked for, behind a diff: which bytes it changed. Carries a payload.
+    Changed {
+        page: u32,
+        /// The writer's interval.
+        interval: u64,
+    },
+    /// Home → writer: bytes that it changed were changed by another rank's interval before.
+    Overlap {
+        page: u32,
+        /// The other writer.
+        other: Rank,
+        /// The other's interval.
+        interval: u64,
+        /// Offset of the first byte in the page.
+        start: u16,
+        /// Number of bytes.
+        length: u16,
+    },
     /// Writer → home: acknowledge all diffs so far.
     Fence { number: u32 },
     /// The answer to `Fence`, with its number.

@@ -4,13 +4,16 @@ use crate::coherence::{Coherence, Release};
 use crate::context::Context;
 use crate::lazy::Lazy;
 use crate::sequential::SequentialConsistency;
-use crate::{Barrier, Config, ConfigError, Message, Minipage, Protocol, Rank, Violation};
+use crate::{
+    Access, Action, Barrier, Config, ConfigError, Error, Message, Minipage, Progress, Protection, Protocol, Rank,
+    Thread, Violation,
+};
 use alloc::boxed::Box;
 
 #[derive(Debug)]
 pub(crate) struct Protocols {
-    pub(crate) sequential: SequentialConsistency,
-    pub(crate) lazy: Option<Box<Lazy>>,
+    sequential: SequentialConsistency,
+    lazy: Option<Box<Lazy>>,
 }
 
 impl Protocols {
@@ -24,9 +27,116 @@ impl Protocols {
         })
     }
 
+    /// The minipage or page that covers a page of a view, as far as this rank knows, and the application's access to it here.
+    pub(crate) fn minipage_at(&self, view: u16, page: u64) -> Option<(Minipage, Protection)> {
+        match &self.lazy {
+            Some(lazy) if view == 0 => lazy.minipage_at(page),
+            _ => self.sequential.minipage_at(view, page),
+        }
+    }
+
+    /// The rank that manages what starts on that page; `None` outside the segment.
+    pub(crate) fn manager(&self, page: u64) -> Option<Rank> {
+        self.sequential.manager(page)
+    }
+
+    /// The lazy protocol, if there is one.
+    pub(crate) fn lazy(&self) -> Option<&Lazy> {
+        self.lazy.as_deref()
+    }
+
+    /// The lazy protocol, if there is one.
+    pub(crate) fn lazy_mut(&mut self) -> Option<&mut Lazy> {
+        self.lazy.as_deref_mut()
+    }
+
+    /// Begins to serve a page fault of an idle thread.
+    pub(crate) fn handle_fault(
+        &mut self,
+        context: &mut Context,
+        thread: Thread,
+        (view, page): (u16, u64),
+        access: Access,
+    ) -> Result<Progress, Error> {
+        match self.lazy_at(view) {
+            Some(lazy) => lazy.handle_fault(context, thread, page, access),
+            None => self.sequential.handle_fault(context, thread, view, page, access),
+        }
+    }
+
+    /// Requests what a thread will access. False if too many requests are outstanding.
+    pub(crate) fn prefetch(
+        &mut self,
+        context: &mut Context,
+        (view, page): (u16, u64),
+        access: Access,
+    ) -> Result<bool, Error> {
+        match self.lazy_at(view) {
+            Some(lazy) => lazy.prefetch(context, page),
+            None => self.sequential.prefetch(context, view, page, access),
+        }
+    }
+
+    /// Handles a message about coherence from another rank of the job.
+    pub(crate) fn handle_message(
+        &mut self,
+        context: &mut Context,
+        from: Rank,
+        message: Message,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        if !message.is_lazy() {
+            return self.sequential.handle_message(context, from, message);
+        }
+        let lazy = self.lazy.as_mut().ok_or(Violation::Unasked)?;
+        lazy.handle_message(context, from, message, payload)
+    }
+
+    /// Whether a thread has just been granted something.
+    #[inline]
+    pub(crate) fn holds_any(&self) -> bool {
+        self.sequential.holds_any()
+    }
+
+    /// When [`release_holds`](Self::release_holds) must be called.
+    pub(crate) fn poll_hold(&self) -> Option<u64> {
+        self.sequential.poll_hold()
+    }
+
+    /// Ends expired holds, and serves the requests that waited for them.
+    pub(crate) fn release_holds(&mut self, context: &mut Context, now_ns: u64) {
+        self.sequential.release_holds(context, now_ns);
+    }
+
+    /// A thread has finished the access for which it was granted something.
+    pub(crate) fn end_hold(&mut self, context: &mut Context, thread: Thread) {
+        self.sequential.end_hold(context, thread);
+    }
+
+    /// The next action of this rank.
+    #[inline]
+    pub(crate) fn poll_action(&mut self, context: &mut Context) -> Option<Action> {
+        match &mut self.lazy {
+            None => context.poll_action(),
+            Some(lazy) => lazy.poll_action(context),
+        }
+    }
+
+    /// A release that waited and can go on.
+    #[inline]
+    pub(crate) fn poll_release(&mut self) -> Option<Release> {
+        self.lazy.as_mut()?.poll_release()
+    }
+
+    /// Whether there may be an action that is not in the queue.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.lazy.as_ref().is_some_and(|lazy| lazy.has_work())
+    }
+
     /// The lazy protocol, if it keeps that view.
     #[inline]
-    pub(crate) fn lazy_at(&mut self, view: u16) -> Option<&mut Lazy> {
+    fn lazy_at(&mut self, view: u16) -> Option<&mut Lazy> {
         if view == 0 { self.lazy.as_deref_mut() } else { None }
     }
 
@@ -66,6 +176,10 @@ impl Protocols {
 impl Coherence for Protocols {
     fn release(&mut self, release: Release) -> bool {
         self.lazy.as_mut().is_none_or(|lazy| lazy.release(release))
+    }
+
+    fn releases_early(&self) -> bool {
+        self.lazy.is_none()
     }
 
     fn arrive(&mut self, barrier: Barrier) {

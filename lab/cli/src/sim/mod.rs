@@ -34,7 +34,7 @@ pub(crate) enum SimCommand {
     /// Cluster, faults and programs are drawn from the seed, which repeats a run to the last event. Seed and all that was drawn are printed
     /// first. Of a run that fails, the fewest faults and calls are found that still fail. The exit code is 1 then.
     #[command(
-        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --workload global --rules crash,drop\n  mapwire sim run --workload rpc --rules drop,restart\n  mapwire sim run --trace job.mwt --seed 7"
+        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim run --nodes 16 --seed 0x2a --rules delay,crash\n  mapwire sim run --seed 7 --rules drop,restart --json\n  mapwire sim run --seed 7 --bug lost-signal --json\n  mapwire sim run --workload litmus --rules delay,drop\n  mapwire sim run --workload hlrc --rules delay,drop\n  mapwire sim run --workload global --rules crash,drop\n  mapwire sim run --workload rpc --rules drop,restart\n  mapwire sim run --trace job.mwt --seed 7"
     )]
     Run(run::RunArgs),
     /// Run new seeds for some minutes, up to the first that fails
@@ -101,6 +101,8 @@ enum Workload {
     Shared,
     /// Litmus tests of a shared memory, judged by the outcomes that sequential consistency allows
     Litmus,
+    /// Litmus tests of a lazily consistent shared memory, judged by what its synchronisation allows
+    Hlrc,
     /// Pages that are put into the idle memory of other nodes and fetched back, while nodes join, leave and die; restarts are left out
     Global,
     /// Remote procedure calls: each is carried out at most once, and ends with its own reply or an error
@@ -113,6 +115,7 @@ impl Workload {
             Self::Calls => Kind::Calls,
             Self::Shared => Kind::Shared,
             Self::Litmus => Kind::Litmus,
+            Self::Hlrc => Kind::Hlrc,
             Self::Global => Kind::Global,
             Self::Rpc => Kind::Rpc,
         }

@@ -6,6 +6,7 @@ use clap::Args;
 use mapwire_sim::global::GlobalScenario;
 use mapwire_sim::rpc::RpcScenario;
 use mapwire_sim::shared::SharedScenario;
+use mapwire_sim::shared::lazy::LazyScenario;
 use mapwire_sim::shrink::{Shrunk, shrink};
 use mapwire_sim::vopr::{Kind, Wants};
 use mapwire_sim::workload::Made;
@@ -56,6 +57,7 @@ pub(super) fn show((kind, wanted): &Wants, seed: u64, args: &DrawArgs, json: boo
     match kind {
         Kind::Calls => show_one::<Scenario>(wanted, seed, &repeats, json),
         Kind::Shared | Kind::Litmus => show_one::<SharedScenario>(wanted, seed, &repeats, json),
+        Kind::Hlrc => show_one::<LazyScenario>(wanted, seed, &repeats, json),
         Kind::Global => show_one::<GlobalScenario>(wanted, seed, &repeats, json),
         Kind::Rpc => show_one::<RpcScenario>(wanted, seed, &repeats, json),
     }

@@ -3,6 +3,7 @@
 use mapwire_sim::Outcome;
 use mapwire_sim::global::{self, GlobalScenario};
 use mapwire_sim::rpc::{RpcScenario, RpcSeen};
+use mapwire_sim::shared::lazy::{LazyScenario, LazySeen};
 use mapwire_sim::shared::{self, SharedScenario};
 use serde_json::{Value, json};
 
@@ -30,6 +31,42 @@ impl Shown for SharedScenario {
     fn tell(&self, outcome: &Outcome<Vec<shared::Seen>>) -> String {
         let tests = if self.litmus { format!("{} litmus tests, ", outcome.seen.len()) } else { String::new() };
         format!("{tests}{} packets", outcome.packets)
+    }
+}
+
+impl Shown for LazyScenario {
+    fn more(&self) -> Value {
+        let shape = self.shape;
+        json!({
+            "processes": shape.processes,
+            "threads": shape.threads,
+            "stores_by_nic": self.stores_by_nic,
+            "twins": shape.twins,
+            "notices": shape.notices,
+            "home_moves_after": shape.home_moves_after,
+            "finds_races": shape.finds_races,
+        })
+    }
+
+    fn went(&self, outcome: &Outcome<LazySeen>) -> Value {
+        let LazySeen { counters, loads, races, rounds } = outcome.seen;
+        json!({
+            "litmus_tests": rounds,
+            "loads": loads,
+            "twins_made": counters.twins,
+            "diffs": counters.diffs,
+            "pages_fetched": counters.pages_fetched,
+            "home_moves": counters.home_moves,
+            "races": races,
+        })
+    }
+
+    fn tell(&self, outcome: &Outcome<LazySeen>) -> String {
+        let LazySeen { counters, loads, rounds, .. } = outcome.seen;
+        format!(
+            "{rounds} litmus tests, {loads} loads, {} diffs, {} pages fetched, {} homes moved, {} packets",
+            counters.diffs, counters.pages_fetched, counters.home_moves, outcome.packets
+        )
     }
 }
 

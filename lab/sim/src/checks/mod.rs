@@ -10,6 +10,7 @@
 //! | [`pins`] | pages of outstanding transfers and of exports are never unpinned, and at rest no others are held |
 //! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
 //! | [`global_memory`] | a page of global memory is the page written last, and the directory names what is stored and nothing else |
+//! | [`happens_before`] | a load of lazy shared memory gives the last store before it, or one that is not ordered with it |
 //! | [`liveness`] | once faults have ended nothing is pending for ever |
 //! | [`restarts`] | who is told that a peer has started anew is told so once for each time that it has |
 //! | [`room`] | no network interface takes more memory than it has, and a node at rest holds what its programs hold and nothing else |
@@ -21,6 +22,7 @@ pub mod completions;
 pub mod delivery;
 pub mod forgery;
 pub mod global_memory;
+pub mod happens_before;
 pub mod importers;
 pub mod liveness;
 pub mod pins;

@@ -21,6 +21,7 @@ use mapwire_nic::Config;
 use mapwire_node::{Ask, Breach, Node, Told};
 use mapwire_seal::PublicKey;
 use mapwire_translation::{AnyDesign, DesignConfig, PinRules};
+use mapwire_vmmc::service::Change;
 use mapwire_wire::{Atomic, CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, SignalOp, WireError};
 
 use crate::canary::Canary;
@@ -117,8 +118,9 @@ pub enum StoreBy {
     Nothing { is_claimed: bool },
     /// In place: the peer's memory is mapped here.
     Place {
-        /// The region's first address here.
+        /// The region's first address here; of a fetch, where it goes.
         from: u64,
+        /// Its first address in the peer's memory.
         to: u64,
     },
     /// By the network interface, through this import of the memory of which the region begins at this address here.
@@ -134,6 +136,10 @@ pub trait Observer {
     /// A service asks for bytes to be stored in a peer's memory.
     fn store(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) -> StoreBy {
         StoreBy::Nothing { is_claimed: false }
+    }
+    /// A service asks for a change of its own memory: what is to be done.
+    fn changes(&mut self, _at: Endpoint, change: Change) -> Vec<Change> {
+        vec![change]
     }
     /// A page of a process was unpinned.
     fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}

@@ -94,6 +94,7 @@ impl Cluster {
             Self::tell(self.now_ns, number, self.canary, &mut self.random, &told, observer);
         }
         let mut stored = Vec::new();
+        let mut fetched = Vec::new();
         while let Some(ask) = host.node.poll_ask() {
             did = true;
             if let Act::Store { to, region, .. } = ask.act {
@@ -114,6 +115,45 @@ impl Cluster {
                     }
                 }
             }
+            match ask.act {
+                Act::StoreChanges { handler, to, region, copy } => {
+                    let parts = host.memory.changes(ask.process.0, region, copy);
+                    host.node.handle_changes(ask.process, handler, region.offset, &parts);
+                    match observer.store(self.now_ns, number, &ask) {
+                        StoreBy::Nothing { is_claimed } => host.node.handle_stored(ask.process, is_claimed),
+                        StoreBy::Place { from, to: address } => {
+                            for (start, length) in parts {
+                                let mut bytes = vec![0; length as usize];
+                                host.memory.read(ask.process.0, from + start, &mut bytes);
+                                stored.push((to, address + start, bytes));
+                            }
+                            host.node.handle_stored(ask.process, true);
+                        }
+                        StoreBy::Import(import, address) => {
+                            let memory = &mut host.memory;
+                            // The service is told if it fails.
+                            let _ = host.node.store_changes_by_import(ask.process, memory, (import, address), &parts);
+                        }
+                    }
+                }
+                Act::Fetch { from, region, .. } => match observer.store(self.now_ns, number, &ask) {
+                    StoreBy::Nothing { is_claimed } => host.node.handle_fetched(ask.process, is_claimed),
+                    StoreBy::Place { from: here, to: there } => {
+                        fetched.push((ask.process, here, from, there, region.bytes))
+                    }
+                    StoreBy::Import(import, address) => {
+                        let memory = &mut host.memory;
+                        let _ = host.node.fetch_by_import(ask.process, memory, import, address);
+                    }
+                },
+                Act::Change { change, .. } => {
+                    let at = Endpoint { node: number, process: ask.process };
+                    for change in observer.changes(at, change) {
+                        host.memory.change(ask.process.0, change);
+                    }
+                }
+                _ => {}
+            }
             let is_untold = self.canary == Some(Canary::UntoldRevoke) && matches!(ask.act, Act::Revoked { .. });
             if !is_untold {
                 observer.asked(self.now_ns, number, &ask);
@@ -123,6 +163,13 @@ impl Cluster {
         for (to, address, bytes) in stored {
             let peer = &mut self.hosts[usize::from(to.node.0)];
             peer.memory.write(to.process.0, address, &bytes);
+        }
+        for (process, here, from, there, length) in fetched {
+            let mut bytes = vec![0; length as usize];
+            self.hosts[usize::from(from.node.0)].memory.read(from.process.0, there, &mut bytes);
+            let host = &mut self.hosts[usize::from(number.0)];
+            host.memory.write(process.0, here, &bytes);
+            host.node.handle_fetched(process, true);
         }
         did
     }

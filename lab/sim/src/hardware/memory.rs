@@ -6,6 +6,7 @@
 
 use mapwire_nic::{Dma, Piece};
 use mapwire_translation::{Frame, PAGE_BYTES, PageRange, PinPages, Process};
+use mapwire_vmmc::service::{Change, Region};
 use mapwire_wire::SignalOp;
 use thiserror::Error;
 
@@ -158,6 +159,45 @@ impl Memory {
     }
 
     /// Reads as a program does.
+    /// The parts of a service's page that differ from its copy, by offset and length. Its memory begins at [`FIRST_ADDRESS`].
+    pub(crate) fn changes(&mut self, process: u16, region: Region, copy: u64) -> Vec<(u64, u64)> {
+        let [mut page, mut before] = [(); 2].map(|()| vec![0; region.bytes as usize]);
+        self.read(process, FIRST_ADDRESS + region.offset, &mut page);
+        self.read(process, FIRST_ADDRESS + copy, &mut before);
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        let differs = (0..).zip(page.iter().zip(&before)).filter(|(_, (new, old))| new != old);
+        for (at, _) in differs {
+            match parts.last_mut() {
+                Some((start, length)) if *start + *length == at => *length += 1,
+                _ => parts.push((at, 1)),
+            }
+        }
+        parts
+    }
+
+    /// Changes the memory of a service, which begins at [`FIRST_ADDRESS`].
+    pub(crate) fn change(&mut self, process: u16, change: Change) {
+        let read = |memory: &mut Self, offset| {
+            let mut bytes = vec![0; PAGE_BYTES];
+            memory.read(process, FIRST_ADDRESS + offset, &mut bytes);
+            bytes
+        };
+        match change {
+            Change::Copy { from, to } => {
+                let bytes = read(self, from);
+                self.write(process, FIRST_ADDRESS + to, &bytes);
+            }
+            Change::Merge { page, copy, fetched } => {
+                let [mut mine, before, theirs] = [page, copy, fetched].map(|offset| read(self, offset));
+                let unchanged =
+                    mine.iter_mut().zip(&before).zip(&theirs).filter(|((mine, before), _)| *mine == *before);
+                unchanged.for_each(|((mine, _), theirs)| *mine = *theirs);
+                self.write(process, FIRST_ADDRESS + page, &mine);
+                self.write(process, FIRST_ADDRESS + copy, &theirs);
+            }
+        }
+    }
+
     pub fn read(&mut self, process: u16, address: u64, into: &mut [u8]) {
         let (mut address, mut rest) = (address, into);
         while !rest.is_empty() {

@@ -2,6 +2,7 @@
 //! once nor load while another may, locks exclude, go in turn to the threads of a rank and are not kept from another rank that waits,
 //! barriers let nobody pass before all have arrived, and no operation waits for ever.
 
+pub mod lazy;
 mod litmus;
 mod locks;
 mod scenario;

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use super::Lazy;
 use super::log::Run;
-use super::pages::{DIRTY, FETCHING, FORMER, List, Pages, SENT};
+use super::pages::{ASKED, DIRTY, FETCHING, FORMER, List, Pages, SENT};
 
 /// Runs of pages that an interval names at most; if there are more, it names all pages.
 const MOST_RUNS: usize = 1024;
@@ -38,6 +38,8 @@ pub(super) struct Intervals {
     /// Number of the last fence.
     fence: u32,
     is_under_way: bool,
+    /// The one under way has had its first step.
+    is_begun: bool,
     /// End the next too as soon as that is possible.
     again: bool,
     /// Intervals that were ended, and that were published.
@@ -63,6 +65,7 @@ impl Intervals {
             awaited: 0,
             fence: 0,
             is_under_way: false,
+            is_begun: false,
             again: false,
             ended: 0,
             published: 0,
@@ -130,6 +133,10 @@ impl Lazy {
 
     /// Goes on with the interval that is under way.
     pub(super) fn step(&mut self, context: &mut Context) {
+        if !self.intervals.is_begun {
+            self.intervals.is_begun = true;
+            self.note_end();
+        }
         let page = self.pages.pop(&mut self.intervals.ending);
         match page {
             Some(page) => self.end_page(context, page),
@@ -172,6 +179,7 @@ impl Lazy {
         self.intervals.runs.clear();
         self.intervals.published = self.intervals.ended;
         self.intervals.is_under_way = false;
+        self.intervals.is_begun = false;
         if core::mem::take(&mut self.intervals.again) {
             self.intervals.end();
         }
@@ -199,7 +207,8 @@ impl Lazy {
     /// At the home: a rank's diff of a page is in place.
     pub(super) fn handle_diff(&mut self, context: &mut Context, from: Rank, page: u32) -> Result<(), Violation> {
         let is_home = self.pages.home(page) == Some(self.rank);
-        if !is_home && !self.pages.is(page, FORMER) {
+        // Others may learn from the manager that this rank is the home before it does.
+        if !is_home && !self.pages.is(page, FORMER) && !self.pages.is(page, ASKED) {
             return Err(Violation::NotHome);
         }
         if is_home && self.home_moves_after > 0 {

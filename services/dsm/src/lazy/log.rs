@@ -113,6 +113,16 @@ impl Log {
         })
     }
 
+    /// What this rank knows: the last interval of each rank.
+    pub(super) fn time(&self) -> &[u64] {
+        &self.time
+    }
+
+    /// The number of the interval that this rank publishes next.
+    pub(super) fn next_interval(&self) -> u64 {
+        self.time[usize::from(self.me)] + 1
+    }
+
     /// How often notices were replaced by such of all pages.
     pub(super) fn condensed(&self) -> u64 {
         self.condensed
@@ -129,7 +139,7 @@ impl Log {
 
     /// Ends this rank's interval: whoever acquires from now on learns that these pages were written.
     pub(super) fn publish(&mut self, runs: &[Run]) {
-        let interval = self.time[usize::from(self.me)] + 1;
+        let interval = self.next_interval();
         self.make_room(runs.len());
         for (at, &pages) in runs.iter().enumerate() {
             let is_last = at + 1 == runs.len();

@@ -34,6 +34,7 @@ mod intervals;
 mod log;
 mod moving;
 mod pages;
+mod races;
 
 use crate::coherence::Release;
 use crate::context::Context;
@@ -47,6 +48,8 @@ use homes::Homes;
 use intervals::Intervals;
 use log::{Log, Run};
 use pages::{FETCHING, KNOWN, OWN, Pages, STALE};
+pub use races::Race;
+use races::Races;
 
 /// The protocol of one rank.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub(crate) struct Lazy {
     /// At the home: the rank that alone sent diffs of each page lately, and how many; in the high and low half of a word.
     changed_by: Vec<u32>,
     home_moves_after: u16,
+    /// While races are looked for.
+    races: Option<Races>,
 }
 
 impl Lazy {
@@ -88,6 +93,7 @@ impl Lazy {
                 is_starving: false,
                 changed_by: tables::zeroes(pages as usize)?,
                 home_moves_after,
+                races: config.finds_races.then(|| Races::new(ranks)),
             })
         };
         make().ok_or(ConfigError::TooLarge { pages, views })
@@ -152,7 +158,7 @@ impl Lazy {
         }
         // Only whole pages of its own are given a home.
         let is_new = |page| !self.pages.is(page, KNOWN) && self.pages.home(page).is_none();
-        let is_whole = minipage.offset_bytes % PAGE_BYTES == 0;
+        let is_whole = minipage.offset_bytes.is_multiple_of(PAGE_BYTES);
         let mut pages = Self::pages_of(minipage);
         if home.is_some() && !(is_whole && pages.clone().all(is_new)) || pages.any(|page| self.pages.is(page, OWN)) {
             return Err(Violation::Minipage);
@@ -183,6 +189,14 @@ impl Lazy {
     ) -> Result<(), Violation> {
         match message {
             Message::Notices => self.acquire(context, from, payload),
+            Message::Changed { page, interval } => {
+                let page = self.checked(page)?;
+                self.handle_changed(context, from, (page, interval), payload)
+            }
+            Message::Overlap { page, other, interval, start, length } => {
+                let page = self.checked(page)?;
+                self.handle_overlap(from, page, (other, interval), (start, length))
+            }
             Message::Diff { page } => self.handle_diff(context, from, self.checked(page)?),
             Message::Fence { number } => {
                 context.send(from, Message::FenceAck { number });
@@ -247,6 +261,7 @@ impl Lazy {
         match *message {
             Message::LockRequest { .. } => self.log.write_time(self.rank, bytes),
             Message::LockForward { successor, .. } => self.log.write_time(successor, bytes),
+            Message::Changed { .. } => self.races.as_mut().map_or(0, |races| races.write(bytes)),
             _ => self.log.write(to, bytes),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The manager of a barrier (its number modulo the ranks) counts the ranks that arrived and releases them all. If a single rank is
 //! missing, it is released ahead of its arrival, since it waits for nobody but itself: it then passes without a wait, and two ranks meet
-//! after one message each way instead of one after the other. Rounds are numbered, so a barrier is reusable at once. The broadcast is one
-//! more barrier, after the last.
+//! after one message each way instead of one after the other, except under lazy protocols
+//! ([`Coherence::releases_early`]). Rounds are numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
 
 use crate::coherence::{Coherence, Release};
 use crate::context::{Context, Wait};
@@ -194,7 +194,7 @@ impl Barriers {
                 context.send(to, message);
             }
             self.release(context, coherence, round.barrier, value);
-        } else if missing == 1 {
+        } else if missing == 1 && coherence.releases_early() {
             let last = self.arrived.first_absent(index);
             if last != me {
                 gathered.early = Some(last);

@@ -9,7 +9,7 @@ pub(crate) const THREADS: u16 = 2;
 pub(crate) const PAGES: u32 = 24;
 pub(crate) const VIEWS: u16 = 3;
 /// Kinds of message, from 1, and one more.
-pub(crate) const KINDS: usize = 31;
+pub(crate) const KINDS: usize = 33;
 
 /// Mostly a number that could be right, sometimes one that cannot.
 pub(crate) fn number(random: &mut Random, likely: u64) -> u64 {
@@ -92,7 +92,15 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_la
         27 => Message::HomeClose { page },
         28 => Message::HomeClosed { page },
         29 => Message::HomeTake { page, from: places },
-        _ => Message::HomeTaken { page },
+        30 => Message::HomeTaken { page },
+        31 => Message::Changed { page, interval: number(random, 5) },
+        _ => Message::Overlap {
+            page,
+            other: places,
+            interval: number(random, 5),
+            start: 1,
+            length: number(random, 4095) as u16,
+        },
     }
 }
 
@@ -148,6 +156,9 @@ pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ra
         Message::HomeClose { page } => Message::HomeClosed { page },
         Message::HomeTake { page, .. } => Message::HomeTaken { page },
         Message::Diff { page } if random.chance(50) => Message::HomeClose { page },
+        Message::Changed { page, .. } => {
+            Message::Overlap { page, other: random.below(3) as u16, interval: random.below(4), start: 1, length: 9 }
+        }
         Message::Fence { number } => Message::FenceAck { number },
         Message::BarrierArrive { round } => Message::BarrierRelease { round },
         Message::BarrierRelease { round } => {

@@ -36,6 +36,7 @@ impl Shape {
             twins: 2 * u32::from(threads) + 2 + [0, 0, 20][random.below(3) as usize],
             notices: 128 + 4 * u32::from(ranks) + [0, 500][random.below(2) as usize],
             home_moves_after: random.below(4) as u16,
+            finds_races: random.chance(30),
             ..Config::new(0, ranks, threads, 96, 1)
         };
         Shape {
@@ -91,6 +92,7 @@ struct Job {
     /// For each phase, how many have come to its end, and what they knew.
     arrived: Vec<(usize, Vec<u64>)>,
     loads: u64,
+    races: u64,
 }
 
 impl Job {
@@ -118,6 +120,7 @@ impl Job {
             holders: vec![None; shape.config.locks as usize],
             arrived: vec![(0, vec![0; count]); shape.phases as usize + 1],
             loads: 0,
+            races: 0,
             world,
             shape,
         }
@@ -146,17 +149,39 @@ impl Job {
                 self.step(who);
                 self.world.drain(rank);
             }
+            if events % 64 == 0 {
+                self.check_races();
+            }
             while let Some((rank, thread, outcome)) = self.world.resumed.pop_front() {
                 let who = usize::from(rank) * usize::from(self.shape.config.threads) + usize::from(thread);
                 self.resumed(who, outcome);
                 self.again(who);
             }
         }
+        self.check_races();
         for (who, program) in self.programs.iter().enumerate() {
             assert_eq!(program.doing, Doing::Finished, "thread {who} waits for ever");
         }
         let counters = self.world.ranks.iter().map(|rank| rank.dsm.counters());
         counters.reduce(|a, b| a + b).unwrap()
+    }
+
+    /// What is reported as a race is one.
+    fn check_races(&mut self) {
+        let threads = usize::from(self.shape.config.threads);
+        for rank in &mut self.world.ranks {
+            while let Some(race) = rank.dsm.poll_race() {
+                self.races += 1;
+                let [a, b] = race.ranks.map(usize::from);
+                let between = |one: usize, other: usize| {
+                    let ranks = (one / threads, other / threads);
+                    ranks == (a, b) || ranks == (b, a)
+                };
+                for at in race.offset_bytes..race.offset_bytes + race.length_bytes {
+                    assert!(self.oracle.has_race(at as usize, between), "{race:?} is none at {at:#x}");
+                }
+            }
+        }
     }
 
     fn resumed(&mut self, who: usize, outcome: Outcome) {
@@ -291,7 +316,7 @@ fn each_load_gives_the_last_store_before_it_or_one_that_is_not_ordered_with_it()
         None => 0..number("MAPWIRE_DSM_SEEDS").unwrap_or(120),
     };
     println!("seeds {seeds:?}; MAPWIRE_DSM_SEED=n repeats one");
-    let (mut sum, mut condensed, mut loads, mut kinds) = (Counters::default(), 0, 0, [0; 32]);
+    let (mut sum, mut condensed, mut loads, mut races, mut kinds) = (Counters::default(), 0, 0, 0, [0; 33]);
     for seed in seeds.clone() {
         let mut job = Job::new(seed);
         match catch_unwind(AssertUnwindSafe(|| job.run())) {
@@ -303,11 +328,12 @@ fn each_load_gives_the_last_store_before_it_or_one_that_is_not_ordered_with_it()
         }
         condensed += job.world.ranks.iter().map(|rank| rank.dsm.condensed_notices()).sum::<u64>();
         loads += job.loads;
+        races += job.races;
         kinds.iter_mut().zip(job.world.kinds).for_each(|(sum, count)| *sum += count);
     }
-    println!("{loads} loads, notices condensed {condensed} times, messages by kind {kinds:?}, {sum:?}");
+    println!("{loads} loads, {races} races, notices condensed {condensed} times, messages by kind {kinds:?}, {sum:?}");
     if seeds.count() >= 100 {
-        assert!(sum.home_moves > 0 && sum.diffs > 0 && condensed > 0, "too little happened: {sum:?}");
-        assert!((18..=30).filter(|kind| ![19, 22].contains(kind)).all(|kind| kinds[kind] > 0), "{kinds:?}");
+        assert!(sum.home_moves > 0 && sum.diffs > 0 && condensed > 0 && races > 0, "too little happened: {sum:?}");
+        assert!((18..=32).filter(|kind| ![19, 22].contains(kind)).all(|kind| kinds[kind] > 0), "{kinds:?}");
     }
 }

@@ -118,3 +118,31 @@ fn a_home_that_is_given_is_kept_and_a_sequential_allocation_has_a_view_of_its_ow
     let error = world.rank(0).dsm.alloc_with(0, 100, wrong).unwrap_err().to_string();
     assert!(error.contains("only hlrc has homes"), "{error}");
 }
+
+#[test]
+fn writes_to_the_same_bytes_that_nothing_orders_are_named_with_both_ranks_and_no_others() {
+    let config = Config { finds_races: true, protocol: Protocol::Hlrc, ..Config::new(0, 3, 1, 64, 1) };
+    let mut world = World::new(config, 1_000, Random::new(1));
+    let at = world.alloc(0, 100);
+    world.store(0, at, 1);
+    world.barrier(&[0, 1, 2]);
+    // In turns, and side by side: no race.
+    for rank in [1, 2, 1] {
+        world.lock(rank, 0);
+        world.store(rank, at, 10 + rank as u8);
+        world.unlock(rank, 0);
+        world.store(rank, at + 10 + usize::from(rank), 1);
+    }
+    world.barrier(&[0, 1, 2]);
+    let races = |world: &mut World| -> Vec<_> {
+        let of_each = world.ranks.iter_mut().flat_map(|rank| std::iter::from_fn(|| rank.dsm.poll_race()));
+        of_each.map(|race| (race.ranks, race.offset_bytes, race.length_bytes)).collect()
+    };
+    assert_eq!(races(&mut world), []);
+    // Bytes 20 to 22 of rank 1, and 21 to 23 of rank 2.
+    for (rank, first) in [(1, 20), (2, 21)] {
+        (first..first + 3).for_each(|byte| world.store(rank, at + byte, 50 + byte as u8 + rank as u8));
+    }
+    world.barrier(&[0, 1, 2]);
+    assert_eq!(races(&mut world), [([1, 2], at as u64 + 21, 2)]);
+}

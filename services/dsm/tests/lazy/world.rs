@@ -71,7 +71,7 @@ pub(crate) struct World {
     /// Bytes stored by diffs.
     pub(crate) diff_bytes: u64,
     /// Messages delivered, by the kind byte.
-    pub(crate) kinds: [u64; 32],
+    pub(crate) kinds: [u64; 33],
 }
 
 impl World {
@@ -94,7 +94,7 @@ impl World {
             random,
             resumed: VecDeque::new(),
             diff_bytes: 0,
-            kinds: [0; 32],
+            kinds: [0; 33],
         }
     }
 
@@ -159,10 +159,12 @@ impl World {
                 Action::SendDiff { to, page, twin, message } => {
                     assert_ne!(machine.protections[page as usize], Protection::Write);
                     let (mine, old) = (machine.memory[bytes(page)].to_vec(), machine.twins[twin as usize].clone());
+                    let mut ranges = Vec::new();
                     let mut at = 0;
                     while at < PAGE {
                         let count = (at..PAGE).take_while(|&at| mine[at] != old[at]).count();
                         if count > 0 {
+                            ranges.push((at as u16, count as u16));
                             self.diff_bytes += count as u64;
                             let place = page as usize * PAGE + at;
                             let packet = match self.random.chance(50) {
@@ -174,6 +176,7 @@ impl World {
                         at += count.max(1);
                     }
                     self.send(rank, to, message);
+                    self.rank(rank).dsm.handle_changes(page.into(), ranges.into_iter());
                 }
                 Action::SendMinipage { .. } => panic!("{action:?} under lazy consistency"),
             }

@@ -144,6 +144,15 @@ impl<D: TranslationDesign> Node<D> {
         self.move_by_import(process, pinner, (import, address), &[])
     }
 
+    /// Tells a service which parts of a page [`Act::StoreChanges`] found to differ from its copy, if it wants to know. To be called before
+    /// the stores are.
+    pub fn handle_changes(&mut self, process: ProcessId, handler: HandlerId, offset: u64, parts: &[(u64, u64)]) {
+        let service = self.processes.get_mut(process).and_then(|process| process.services_mut().get_mut(handler));
+        if let Some(service) = service.filter(|service| service.wants_changes()) {
+            service.handle_changes(offset, parts);
+        }
+    }
+
     /// As [`store_by_import`](Self::store_by_import), for what [`Act::StoreChanges`] named: only these parts of the page, by offset and
     /// length in bytes.
     ///

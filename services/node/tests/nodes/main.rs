@@ -5,6 +5,7 @@ mod allocations;
 
 mod confined;
 mod counter;
+mod lazy;
 mod processes;
 mod quotas;
 mod sharing;
