@@ -78,7 +78,7 @@ impl Network {
                 there[range].copy_from_slice(&bytes);
                 (to, message)
             }
-            Action::Protect { .. } => panic!("calls protect nothing"),
+            other => panic!("calls do nothing else: {other:?}"),
         };
         let message = message.to_vec();
         self.under_way.entry((from, to.node.0)).or_default().push_back(message);
