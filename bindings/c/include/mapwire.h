@@ -17,7 +17,7 @@
  *   not mapped else. exec(2), system(3) and posix_spawn(3) are fine, and a child may join a job of its own.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
- * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_sync(3), mw_far(3), mw_error(3)
+ * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_heap(3), mw_sync(3), mw_far(3), mw_error(3)
  * *
  * This file is made from the library's source. Do not edit it.
  */
