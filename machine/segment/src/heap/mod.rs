@@ -22,8 +22,8 @@
 //! zeros, and [`Heap::alloc`] need not clear them.
 //!
 //! **Neighbours.** A thread takes the blocks of a class from one slab at a time, by ascending address. So allocations of one size that a
-//! thread makes one after the other, with nothing freed meanwhile, lie side by side, but for the few hundred bytes between two slabs and
-//! freed blocks that are used again.
+//! thread makes one after the other, with nothing freed meanwhile, lie side by side, but for some kilobytes between two slabs and freed blocks
+//! that are used again. A slab of blocks up to 1 KiB has 64 KiB.
 //!
 //! **Trust.** What is read from the segment is checked before it is used, as everywhere in this crate: a rank that overwrites the heap's words
 //! makes others get memory that is in use, errors, or none. Nothing that a call gives lies outside of the segment.
