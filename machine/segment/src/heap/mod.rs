@@ -16,7 +16,8 @@
 //!
 //! Sizes up to 128 KiB have classes, as in mimalloc (D. Leijen, B. Zorn, L. de Moura: *Mimalloc: Free List Sharding in Action*, APLAS 2019).
 //! A slab has bits for its blocks instead of a free list through them: a link in a block would be a word that any rank can write. Threads
-//! keep freed blocks in memory of their own, and give them back by clearing bits, many at once. Longer blocks are runs of units.
+//! keep freed blocks in memory of their own, and give them back by clearing bits, many at once. Longer blocks are runs of units, of which a
+//! thread keeps four of up to 4 MiB.
 //!
 //! **Memory.** A fresh page takes memory once it is touched. Whole units that become free are given back to the kernel, so free units read as
 //! zeros, and [`Heap::alloc`] need not clear them.
