@@ -1,4 +1,4 @@
-//! What threads keep for themselves: blocks to give out.
+//! What threads keep for themselves: blocks to give out, and a few runs that were freed.
 //!
 //! The cache of a thread lies in memory of its process alone, so no other process can change it. It is given back when the thread ends, and
 //! then serves the next thread. The words that say how much it keeps are wiped in a forked child, which so begins with empty caches.
@@ -20,6 +20,12 @@ use super::units::UNIT_BYTES;
 const KEPT_BLOCKS: usize = 64;
 /// Bytes of freed blocks of a class that a thread keeps at most, unless it is two blocks.
 const KEPT_BYTES: usize = 256 << 10;
+/// Freed runs that a thread keeps at most, each of so many units: to give them to the kernel, and to fetch pages anew, takes hundreds of
+/// times as long as to use them again.
+const KEPT_RUNS: usize = 4;
+const KEPT_RUN_UNITS: u64 = (4 << 20) / UNIT_BYTES;
+/// A run that a thread keeps is at most this part of the memory.
+const KEPT_SHARE: u64 = 200;
 /// Slabs that a thread looks at in a row: each has blocks for it, unless another process has overwritten its words.
 const STEPS: usize = 256;
 
@@ -53,6 +59,16 @@ impl Block {
     }
 }
 
+/// A run of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) unit: u64,
+    pub(super) units: u64,
+}
+
+/// Words of a thread that forked children find 0: four a class, two a run.
+const WORDS: usize = 4 * CLASSES + 2 * KEPT_RUNS;
+
 /// A kept block, in words that threads use one after the other.
 type Kept = (AtomicU64, AtomicU64);
 
@@ -62,7 +78,7 @@ pub(super) struct Bins {
     /// The blocks. The last is given out first.
     blocks: &'static [[Kept; KEPT_BLOCKS]; CLASSES],
     /// Words that a forked child finds 0.
-    words: &'static [AtomicU32; 4 * CLASSES],
+    words: &'static [AtomicU32; WORDS],
 }
 
 impl Bins {
@@ -70,8 +86,8 @@ impl Bins {
     const NONE: Self = {
         static BLOCKS: [[Kept; KEPT_BLOCKS]; CLASSES] =
             [const { [const { (AtomicU64::new(0), AtomicU64::new(0)) }; KEPT_BLOCKS] }; CLASSES];
-        static WORDS: [AtomicU32; 4 * CLASSES] = [const { AtomicU32::new(0) }; 4 * CLASSES];
-        Self { blocks: &BLOCKS, words: &WORDS }
+        static NONE: [AtomicU32; WORDS] = [const { AtomicU32::new(0) }; WORDS];
+        Self { blocks: &BLOCKS, words: &NONE }
     };
 
     /// Empty ones. `None`: no memory.
@@ -97,6 +113,53 @@ impl Bins {
 
     fn all(self) -> impl Iterator<Item = Bin> {
         (0..CLASSES).filter_map(move |class| self.bin(class))
+    }
+
+    /// The place of a kept run: the number of its first unit plus one, or 0; and its length.
+    fn run_words(self, nth: usize) -> [&'static AtomicU32; 2] {
+        [0, 1].map(|word| &self.words[4 * CLASSES + nth * 2 + word])
+    }
+
+    fn swap_run(self, nth: usize, run: Option<Run>) -> Option<Run> {
+        let [first, length] = self.run_words(nth);
+        let of = |run: Run| (run.unit as u32 + 1, run.units as u32);
+        let (unit, units) = run.map_or((0, 0), of);
+        let before = (first.swap(unit, Relaxed), length.swap(units, Relaxed));
+        let unit = u64::from(before.0).checked_sub(1)?;
+        Some(Run { unit, units: before.1.into() })
+    }
+
+    /// Keeps a freed run, unless it is a large part of `all_units`. What is not kept, this one or the oldest.
+    pub(super) fn keep_run(self, run: Run, all_units: u64) -> Option<Run> {
+        if run.units > KEPT_RUN_UNITS.min(all_units / KEPT_SHARE) || run.unit >= u32::MAX.into() {
+            return Some(run);
+        }
+        (0..KEPT_RUNS).fold(Some(run), |run, nth| if run.is_some() { self.swap_run(nth, run) } else { None })
+    }
+
+    /// A kept run of so many units, or some more, that `suits`.
+    pub(super) fn take_run(self, units: u64, suits: impl Fn(Run) -> bool) -> Option<Run> {
+        (0..KEPT_RUNS).find_map(|nth| {
+            let run = self.swap_run(nth, None)?;
+            if (units..=units + units / 8).contains(&run.units) && suits(run) {
+                return Some(run);
+            }
+            self.swap_run(nth, Some(run));
+            None
+        })
+    }
+
+    /// Gives back all that the thread keeps.
+    fn empty(self, slabs: Slabs<'_>) {
+        self.all().for_each(|bin| bin.empty(slabs));
+        for run in (0..KEPT_RUNS).filter_map(|nth| self.swap_run(nth, None)) {
+            slabs.units.give(slabs.segment, run.unit, run.units);
+        }
+    }
+
+    /// Forgets what the thread kept of a heap that is closed.
+    fn forget(self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
     }
 }
 
@@ -243,13 +306,6 @@ impl Bin {
             slabs.leave(slab);
         }
     }
-
-    /// Forgets what it kept of a heap that is closed.
-    fn forget(self) {
-        self.hot.store(0, Relaxed);
-        self.length.store(0, Relaxed);
-        self.set_slab(None);
-    }
 }
 
 /// Gives blocks back to their slabs: at once those of one word that follow each other.
@@ -282,8 +338,8 @@ struct Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         match self.inner.upgrade() {
-            Some(heap) => self.bins.all().for_each(|bin| bin.empty(heap.slabs())),
-            None => self.bins.all().for_each(Bin::forget),
+            Some(heap) => self.bins.empty(heap.slabs()),
+            None => self.bins.forget(),
         }
         LAST.set((0, Bins::NONE));
         if let Ok(mut spare) = SPARE.try_lock() {
@@ -314,7 +370,7 @@ pub(super) fn with_bin<T>(heap: &Arc<Inner>, class: usize, work: impl FnOnce(Bin
 }
 
 /// The thread's bins for this heap, which are the last used afterwards. `None`: the thread is at its end.
-fn bins_of(heap: &Arc<Inner>) -> Option<Bins> {
+pub(super) fn bins_of(heap: &Arc<Inner>) -> Option<Bins> {
     if let Some(bins) = with_last(heap, Some) {
         return Some(bins);
     }
@@ -339,7 +395,7 @@ fn bins_of(heap: &Arc<Inner>) -> Option<Bins> {
 /// Gives back what the calling thread keeps of a heap.
 pub(super) fn empty(heap: &Arc<Inner>) {
     if let Some(bins) = bins_of(heap) {
-        bins.all().for_each(|bin| bin.empty(heap.slabs()));
+        bins.empty(heap.slabs());
     }
 }
 

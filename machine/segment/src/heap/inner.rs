@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
-use super::cache::{self, Block, uncached};
+use super::cache::{self, Block, Run, uncached};
 use super::classes::{GRAIN_BYTES, TABLE, aligned_class};
 use super::error::{Allocated, HeapError};
 use super::slabs::Slabs;
@@ -178,10 +178,16 @@ impl Inner {
         self.take_run(bytes, align)
     }
 
-    fn take_run(&self, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
+    fn take_run(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Option<Taken>, HeapError> {
         let units = bytes.div_ceil(UNIT_BYTES);
         let least = (align / UNIT_BYTES).max(1);
         let best = if units >= HUGE_UNITS { HUGE_UNITS } else { least };
+        let suits = |run: Run| self.units.offset_of(run.unit).is_multiple_of(best * UNIT_BYTES);
+        if let Some(Run { unit, units }) = cache::bins_of(self).and_then(|bins| bins.take_run(units, suits)) {
+            self.units.set_run(&self.segment, unit, units);
+            let offset = self.units.offset_of(unit);
+            return Ok(Some(Taken { offset, room: units * UNIT_BYTES, is_fresh: false }));
+        }
         let mut taken = self.units.take(&self.segment, units, best)?;
         if taken.is_none() && best > least {
             taken = self.units.take(&self.segment, units, least)?;
@@ -299,12 +305,17 @@ impl Inner {
     }
 
     #[cold]
-    fn give_run(&self, piece: Piece) -> Result<(), HeapError> {
+    fn give_run(self: &Arc<Self>, piece: Piece) -> Result<(), HeapError> {
         let Piece::Run { unit, units } = piece else { return Ok(()) };
         if !self.units.change_run(&self.segment, unit, units, 0) {
             return Err(HeapError::NotAllocated { address: self.address(self.units.offset_of(unit)) });
         }
-        self.units.give(&self.segment, unit, units);
+        let run = Run { unit, units };
+        let all_units = self.units.bytes() / UNIT_BYTES;
+        let bins = if self.is_debug { None } else { cache::bins_of(self) };
+        if let Some(run) = bins.map_or(Some(run), |bins| bins.keep_run(run, all_units)) {
+            self.units.give(&self.segment, run.unit, run.units);
+        }
         Ok(())
     }
 

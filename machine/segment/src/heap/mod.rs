@@ -16,14 +16,15 @@
 //!
 //! Sizes up to 128 KiB have classes, as in mimalloc (D. Leijen, B. Zorn, L. de Moura: *Mimalloc: Free List Sharding in Action*, APLAS 2019).
 //! A slab has bits for its blocks instead of a free list through them: a link in a block would be a word that any rank can write. Threads
-//! keep freed blocks in memory of their own, and give them back by clearing bits, many at once. Longer blocks are runs of units.
+//! keep freed blocks in memory of their own, and give them back by clearing bits, many at once. Longer blocks are runs of units, of which a
+//! thread keeps four of up to 4 MiB.
 //!
 //! **Memory.** A fresh page takes memory once it is touched. Whole units that become free are given back to the kernel, so free units read as
 //! zeros, and [`Heap::alloc`] need not clear them.
 //!
 //! **Neighbours.** A thread takes the blocks of a class from one slab at a time, by ascending address. So allocations of one size that a
-//! thread makes one after the other, with nothing freed meanwhile, lie side by side, but for the few hundred bytes between two slabs and
-//! freed blocks that are used again.
+//! thread makes one after the other, with nothing freed meanwhile, lie side by side, but for some kilobytes between two slabs and freed blocks
+//! that are used again. A slab of blocks up to 1 KiB has 64 KiB.
 //!
 //! **Trust.** What is read from the segment is checked before it is used, as everywhere in this crate: a rank that overwrites the heap's words
 //! makes others get memory that is in use, errors, or none. Nothing that a call gives lies outside of the segment.

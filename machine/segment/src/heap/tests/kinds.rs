@@ -84,6 +84,30 @@ fn a_block_that_grows_keeps_its_content_and_its_place_where_it_can() {
 }
 
 #[test]
+fn a_thread_uses_long_blocks_again_and_keeps_a_few_of_them_in_memory_at_most() {
+    let heap = heap(1 << 30);
+    let taken = |heap: &Heap| heap.statistics().taken_bytes;
+    let first = heap.malloc(1 << 20).unwrap();
+    heap.fill(first, 1 << 20, 1);
+    heap.free(first).unwrap();
+    assert!(matches!(heap.free(first), Err(HeapError::NotAllocated { .. })));
+    assert_eq!((heap.statistics().blocks, taken(&heap)), (0, 1 << 20));
+    let again = heap.alloc(1 << 20, 1).unwrap();
+    assert_eq!((again, heap.first_unlike(again, 1 << 20, 0)), (first, None));
+    let blocks: Vec<u64> = (0..20).map(|_| heap.malloc(4 << 20).unwrap()).collect();
+    for &block in blocks.iter().chain([&again]) {
+        heap.fill(block, 1 << 20, 1);
+        heap.free(block).unwrap();
+    }
+    assert!(taken(&heap) <= 16 << 20 && heap.resident() < 20 << 20);
+    let long = heap.malloc(5 << 20).unwrap();
+    heap.free(long).unwrap();
+    assert!(taken(&heap) <= 16 << 20);
+    heap.trim();
+    assert_eq!(taken(&heap), 0);
+}
+
+#[test]
 fn every_alignment_is_given_up_to_the_largest_and_refused_beyond() {
     let heap = heap(256 << 20);
     for shift in 0..=21 {
