@@ -306,9 +306,11 @@ enum Memory<'c> {
     Shared(&'c Shared),
 }
 
-/// Zeroed memory from the heap, aligned to pages as shared blocks are.
+/// Zeroed memory from the heap, aligned to pages as shared blocks are. As with shared memory, the first touch of a page makes it.
 struct Slab {
+    /// On a page.
     start: NonNull<u8>,
+    allocated: NonNull<u8>,
     layout: Layout,
 }
 
@@ -319,21 +321,21 @@ unsafe impl Sync for Slab {}
 
 impl Slab {
     fn zeroed(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(CACHE_LINE_BYTES), PAGE_BYTES)
+        // An allocation that asks for the alignment of a page is cleared at once, and so all its pages touched by this thread.
+        let layout = Layout::from_size_align(bytes + PAGE_BYTES, align_of::<u64>())
             .expect("a program checks its sizes before it lays out memory");
         // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(start) {
-            Some(start) => Self { start, layout },
-            None => handle_alloc_error(layout),
-        }
+        let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        let skipped = allocated.addr().get().next_multiple_of(PAGE_BYTES) - allocated.addr().get();
+        // SAFETY: less than a page is skipped, which the layout has beyond `bytes`.
+        Self { start: unsafe { allocated.add(skipped) }, allocated, layout }
     }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
         // SAFETY: allocated in `zeroed` with this very layout, and freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        unsafe { dealloc(self.allocated.as_ptr(), self.layout) }
     }
 }
 

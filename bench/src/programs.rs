@@ -16,18 +16,18 @@ use super::{BenchError, Plan};
 const PROGRAMS: [(&str, &str); 8] = [
     ("tsp --cities 20", "tsp --cities 11"),
     ("sor --iterations 300", "sor --size 258 --iterations 20"),
-    ("is --keys 2^24 --iterations 15", "is --keys 300000 --values 2^7 --iterations 3"),
+    ("is --keys 2^24 --iterations 20", "is --keys 300000 --values 2^7 --iterations 3"),
     ("lu --size 2048", "lu --size 192 --block 16"),
-    ("lu-nc --size 2048", "lu-nc --size 96"),
+    ("lu-nc --size 1536", "lu-nc --size 96"),
     ("radix --keys 2^24", "radix --keys 10000"),
-    ("tasks --roots 300000", "tasks --roots 2000"),
-    ("nbody --bodies 8192 --steps 16", "nbody --bodies 200 --steps 5"),
+    ("tasks --roots 200000", "tasks --roots 2000"),
+    ("nbody --bodies 4096 --steps 16", "nbody --bodies 200 --steps 5"),
 ];
 
 pub(crate) fn programs(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
-    let effort = match Effort::planned(plan, 1, 7) {
+    let effort = match Effort::planned(plan, 1, 5) {
         effort if effort.rough => effort,
-        effort => Effort { tries: 12, ..effort },
+        effort => Effort { tries: 8, ..effort },
     };
     for (long, short) in PROGRAMS {
         let line = if plan.quick { short } else { long };

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// How long a worker spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(100);
+/// Waits that sleep at once after a spin in vain: others need the processors.
+const SLEEPS: usize = 16;
 
 /// A barrier for a fixed number of threads, used again and again.
 pub(super) struct Barrier {
@@ -18,7 +20,10 @@ pub(super) struct Barrier {
     arrived: AtomicUsize,
     round: AtomicUsize,
     given_up: AtomicBool,
-    sleepers: Mutex<()>,
+    /// Further waits that sleep at once.
+    sleeps: AtomicUsize,
+    /// How many sleep, so that nobody is woken in vain.
+    sleepers: Mutex<usize>,
     wake: Condvar,
 }
 
@@ -30,7 +35,8 @@ impl Barrier {
             arrived: AtomicUsize::new(0),
             round: AtomicUsize::new(0),
             given_up: AtomicBool::new(false),
-            sleepers: Mutex::new(()),
+            sleeps: AtomicUsize::new(0),
+            sleepers: Mutex::new(0),
             wake: Condvar::new(),
         }
     }
@@ -43,13 +49,18 @@ impl Barrier {
             // Under the lock, so that no thread falls asleep between its last check and this change.
             let held = self.hold();
             self.round.store(round.wrapping_add(1), Ordering::Release);
+            let some_sleep = *held > 0;
             drop(held);
-            self.wake.notify_all();
+            if some_sleep {
+                self.wake.notify_all();
+            }
         } else if !(self.spins && self.spin_until_over(round)) {
             let mut held = self.hold();
+            *held += 1;
             while !self.is_over(round) {
                 held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
             }
+            *held -= 1;
         }
         assert!(!self.given_up.load(Ordering::Relaxed), "another worker of this run has panicked");
     }
@@ -67,6 +78,12 @@ impl Barrier {
     }
 
     fn spin_until_over(&self, round: usize) -> bool {
+        let sleeps = self.sleeps.load(Ordering::Relaxed);
+        if sleeps > 0 {
+            // A rough count: several may count one wait.
+            self.sleeps.store(sleeps - 1, Ordering::Relaxed);
+            return self.is_over(round);
+        }
         let start = Instant::now();
         loop {
             for _ in 0..64 {
@@ -76,12 +93,13 @@ impl Barrier {
                 std::hint::spin_loop();
             }
             if start.elapsed() > SPIN {
+                self.sleeps.store(SLEEPS, Ordering::Relaxed);
                 return false;
             }
         }
     }
 
-    fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
+    fn hold(&self) -> std::sync::MutexGuard<'_, usize> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
