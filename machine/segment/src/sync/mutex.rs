@@ -5,7 +5,7 @@
 //! when he unlocks. Among sleepers the kernel wakes the one that has slept longest.
 //!
 //! `state` is 0, or the holder's number, with a bit if others sleep or the holder has not taken note yet that it was handed over. The
-//! waiter whose turn it is sleeps on `turn`, all others on `state`.
+//! waiter whose turn it is sleeps on `calls`, all others on `state`.
 
 use crate::sync::error::{Object, SyncError, Who};
 use crate::sync::threads::{FREED, NUMBER};
@@ -29,7 +29,10 @@ pub const MUTEX_BYTES: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct MutexWords<'a, W> {
     pub(crate) state: &'a W,
+    /// The number of the waiter that is next, or 0.
     pub(crate) turn: &'a W,
+    /// Counts what is done for that waiter, after it is done: so it misses nothing between its looks and its sleep.
+    pub(crate) calls: &'a W,
     /// Not 0 once the holder was found to have ended: the rank plus one, the process, the thread.
     pub(crate) lost: [&'a W; 3],
 }
@@ -118,16 +121,22 @@ impl<'a, S: Waits> Mutex<'a, S> {
         let is_waiter = next & !NUMBER == 0 && next != 0;
         if is_waiter && turn.replace(next, next | PROMISED).is_ok() {
             state.store(next | HANDED | WAITERS);
-            self.waits.wake(turn, u32::MAX);
+            self.call();
             return Ok(());
         }
         state.swap(0);
         self.waits.wake(state, 1);
         // One that took the turn since then may have seen the mutex locked.
         if turn.load_in_order() != 0 {
-            self.waits.wake(turn, u32::MAX);
+            self.call();
         }
         Ok(())
+    }
+
+    /// Wakes the waiter whose turn it is.
+    fn call(&self) {
+        self.words.calls.add(1);
+        self.waits.wake(self.words.calls, u32::MAX);
     }
 
     /// Refuses what can never be locked by `me`, given the state.
@@ -172,7 +181,7 @@ impl<'a, S: Waits> Mutex<'a, S> {
         tid.store(who.tid);
         rank.store(who.rank.wrapping_add(1).max(1));
         self.waits.wake(self.words.state, u32::MAX);
-        self.waits.wake(self.words.turn, u32::MAX);
+        self.call();
         SyncError::HolderEnded { object: self.object, who }
     }
 
@@ -233,22 +242,17 @@ impl<'a, S: Waits> Mutex<'a, S> {
 
     /// Sleeps with the turn taken. `None`: it was lost.
     fn sleep_for_turn(&self, me: u32, deadline_ns: Option<u64>) -> Result<Option<bool>, SyncError> {
-        let MutexWords { state, turn, .. } = self.words;
+        let MutexWords { state, turn, calls, .. } = self.words;
         let mut rounds = Rounds::default();
         // How the wait ends if the mutex was not promised.
         let mut end = None;
         loop {
             rounds.next(self.waits)?;
+            let called = calls.load_in_order();
             let seen = state.load_in_order();
-            if seen & !WAITERS == me | HANDED {
+            let is_mine = seen & !WAITERS == me | HANDED;
+            if is_mine || seen == 0 {
                 if state.replace(seen, me | WAITERS).is_ok() {
-                    turn.store(0);
-                    return Ok(Some(true));
-                }
-                continue;
-            }
-            if seen == 0 {
-                if state.replace(0, me | WAITERS).is_ok() {
                     turn.store(0);
                     return Ok(Some(true));
                 }
@@ -267,21 +271,18 @@ impl<'a, S: Waits> Mutex<'a, S> {
                 // Taken away by one that took this thread for dead, or that is hostile.
                 return Ok(None);
             }
+            // What is promised comes.
             let deadline_ns = deadline_ns.filter(|_| seen_turn == me);
             let seen = seen | WAITERS;
             let mut look = || {
                 self.check(me, state.load())?;
                 self.look_at_holder(seen)
             };
-            match self.waits.sleep(turn, seen_turn, deadline_ns, &mut look) {
+            match self.waits.sleep(calls, called, deadline_ns, &mut look) {
                 Ok(Waited::Changed) => {}
                 Ok(Waited::TimedOut) => end = Some(Ok(Some(false))),
-                Err(error) => {
-                    if seen_turn & PROMISED != 0 {
-                        return Err(error);
-                    }
-                    end = Some(Err(error));
-                }
+                Err(error) if seen_turn & PROMISED != 0 => return Err(error),
+                Err(error) => end = Some(Err(error)),
             }
         }
     }

@@ -84,8 +84,8 @@ impl Objects {
             return Err(SyncError::UnknownLock { lock, locks: LOCKS });
         }
         let words = self.segment().words32::<8>(NUMBERED_AT + u64::from(lock) * LINE_BYTES);
-        let [state, turn, rank, pid, tid, ..] = words.expect("what is in use stays in use");
-        let words = MutexWords { state, turn, lost: [rank, pid, tid] };
+        let [state, turn, calls, rank, pid, tid, ..] = words.expect("what is in use stays in use");
+        let words = MutexWords { state, turn, calls, lost: [rank, pid, tid] };
         Ok(Mutex { waits: self, words, object: Object::Lock(lock) })
     }
 

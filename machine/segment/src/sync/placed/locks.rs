@@ -26,8 +26,9 @@ thread_local! {
 /// A mutex among the first words of an object.
 #[inline]
 fn mutex_of<'a, const N: usize>(place: &Place<'a, AtomicU32, N>) -> mutex::Mutex<'a, Objects> {
-    let [state, turn, rank, pid, tid, ..] = place.words.first_chunk::<8>().expect("an object has the words of a mutex");
-    let words = MutexWords { state, turn, lost: [rank, pid, tid] };
+    let [state, turn, calls, rank, pid, tid, ..] =
+        place.words.first_chunk::<8>().expect("an object has the words of a mutex");
+    let words = MutexWords { state, turn, calls, lost: [rank, pid, tid] };
     mutex::Mutex { waits: place.objects, words, object: place.name() }
 }
 

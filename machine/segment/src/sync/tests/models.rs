@@ -134,7 +134,7 @@ const NAME: Object = Object::Lock(0);
 /// Words of all objects, and a value that they protect.
 struct Shared {
     waits: Loom,
-    words: [LoomWord; 8],
+    words: [LoomWord; 9],
     protected: Cell<u32>,
 }
 
@@ -145,12 +145,12 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn new(is_late: bool) -> Arc<Self> {
-        Arc::new(Self { waits: Loom::new(is_late), words: [(); 8].map(|()| LoomWord::new()), protected: Cell::new(0) })
+        Arc::new(Self { waits: Loom::new(is_late), words: [(); 9].map(|()| LoomWord::new()), protected: Cell::new(0) })
     }
 
     fn mutex(&self) -> Mutex<'_, Loom> {
-        let [state, turn, a, b, c, ..] = &self.words;
-        Mutex { waits: &self.waits, words: MutexWords { state, turn, lost: [a, b, c] }, object: NAME }
+        let [state, turn, calls, a, b, c, ..] = &self.words;
+        Mutex { waits: &self.waits, words: MutexWords { state, turn, calls, lost: [a, b, c] }, object: NAME }
     }
 
     fn condition(&self) -> Condition<'_, Loom> {
@@ -164,7 +164,7 @@ impl Shared {
     }
 
     fn rwlock(&self) -> RwLock<'_, Loom> {
-        RwLock { mutex: self.mutex(), readers: &self.words[5] }
+        RwLock { mutex: self.mutex(), readers: &self.words[6] }
     }
 
     fn count(&self) {
@@ -219,7 +219,7 @@ fn loom_a_mutex_is_handed_to_whoever_has_the_turn() {
             shared.mutex().unlock(me).unwrap();
         }
     };
-    check(2, true, 4, body, |shared| assert_eq!(shared.protected.get(), 4));
+    check(2, true, 7, body, |shared| assert_eq!(shared.protected.get(), 4));
     check(3, true, 2, body, |shared| assert_eq!(shared.protected.get(), 6));
 }
 
