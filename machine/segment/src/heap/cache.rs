@@ -134,7 +134,13 @@ impl Bins {
         if run.units > KEPT_RUN_UNITS.min(all_units / KEPT_SHARE) || run.unit >= u32::MAX.into() {
             return Some(run);
         }
-        (0..KEPT_RUNS).fold(Some(run), |run, nth| if run.is_some() { self.swap_run(nth, run) } else { None })
+        let mut left = Some(run);
+        for nth in 0..KEPT_RUNS {
+            if left.is_some() {
+                left = self.swap_run(nth, left);
+            }
+        }
+        left
     }
 
     /// A kept run of so many units, or some more, that `suits`.

@@ -127,7 +127,8 @@ impl Units {
         }
         // The words of the first zone are always in use.
         let entry = segment.word32_in_use(ENTRIES_AT + offset / UNIT_BYTES * 4)?.load(Ordering::Relaxed);
-        let class = (entry & IS).wrapping_sub(1) as usize;
+        // Such a slab is one unit, so the entry holds nothing but the class.
+        let class = entry.wrapping_sub(1) as usize;
         (class < SMALL_CLASSES).then_some(class)
     }
 
