@@ -68,9 +68,9 @@ TEXT
 search "$ranks" -- --against-threads --rounds 2
 if make_hosts; then
     echo $'\n  On two hosts (network namespaces of this computer), what another process has is fetched when it is touched:'
-    search 2 --hosts "${hosts[0]},${hosts[1]}" --launch-agent 'nsenter --net=/proc/{host}/ns/net' -- --cities 17
+    search 2 --hosts "${hosts[0]},${hosts[1]}" --launch-agent 'nsenter --net=/proc/{host}/ns/net' --
 else
     echo $'\n  Network namespaces are refused here. As between hosts, what another process has is fetched when it is touched:'
-    search 2 --coherence minipages -- --cities 17
+    search 2 --coherence minipages --
 fi
 echo "demo: passed"
