@@ -199,12 +199,21 @@ impl Dsm {
 
     /// The next action; `None` if none is left. Carry them out strictly in order.
     pub fn poll_action(&mut self) -> Option<Action> {
+        match self.coherence.lazy() {
+            None => self.context.poll_action(),
+            Some(_) => self.poll_lazy(),
+        }
+    }
+
+    /// Apart, so that the other protocol does not pay for it.
+    #[inline(never)]
+    fn poll_lazy(&mut self) -> Option<Action> {
         loop {
-            if let Some(action) = self.coherence.poll_action(&mut self.context) {
+            if let Some(action) = self.coherence.lazy_mut()?.poll_action(&mut self.context) {
                 return Some(action);
             }
             // What was released is in place: who waits for it may have it.
-            match self.coherence.poll_release()? {
+            match self.coherence.lazy_mut()?.poll_release()? {
                 Release::Token { lock, to } => self.locks.send_token(&mut self.context, lock, to),
                 Release::Arrival { barrier } => self.barriers.report(&mut self.context, &mut self.coherence, barrier),
             }
@@ -231,11 +240,17 @@ impl Dsm {
     #[inline]
     pub fn encode(&mut self, to: Rank, message: &Message) -> &[u8] {
         let mut length = message.encode(&mut self.bytes);
-        if message.carries_payload() {
-            let payload = &mut self.bytes[length..][..MAX_PAYLOAD_BYTES];
-            length += self.coherence.payload(to, message, payload);
+        if self.coherence.lazy().is_some() {
+            length += self.encode_payload(to, message, length);
         }
         &self.bytes[..length]
+    }
+
+    /// Writes the payload of a message behind its fields, and returns its length.
+    #[inline(never)]
+    fn encode_payload(&mut self, to: Rank, message: &Message, fields: usize) -> usize {
+        let payload = &mut self.bytes[fields..][..MAX_PAYLOAD_BYTES];
+        if message.carries_payload() { self.coherence.payload(to, message, payload) } else { 0 }
     }
 
     /// Handles a message of another rank, with its payload, at time `now_ns` of this rank's monotonic clock. A message that a correct peer

@@ -105,16 +105,7 @@ impl Message {
 
     /// Whether a payload may follow the fields.
     pub(crate) fn carries_payload(&self) -> bool {
-        matches!(
-            self,
-            Message::LockRequest { .. }
-                | Message::LockForward { .. }
-                | Message::LockToken { .. }
-                | Message::BarrierArrive { .. }
-                | Message::BarrierRelease { .. }
-                | Message::Notices
-                | Message::Changed { .. }
-        )
+        carries_payload(self.kind())
     }
 
     /// Whether it is of lazy consistency.
@@ -148,12 +139,17 @@ impl Message {
             Malformed::Flags(flags) => ParseError::Flags { kind, flags },
         })?;
         let payload = from.bytes;
-        let most = if message.carries_payload() { MAX_PAYLOAD_BYTES } else { 0 };
+        let most = if carries_payload(kind) { MAX_PAYLOAD_BYTES } else { 0 };
         if payload.len() > most {
             return Err(bad_length);
         }
         Ok((message, payload))
     }
+}
+
+/// Whether a payload may follow the fields of a message of that kind: of locks, barriers, notices and changes.
+const fn carries_payload(kind: u8) -> bool {
+    matches!(kind, 13..=18 | 31)
 }
 
 enum Malformed {

@@ -72,7 +72,7 @@
 //! | lock held by nobody, its last rank wrote nothing since it released | 2 or 3 | |
 //! | … and wrote *p* pages of *h* other homes | 2 or 3, and 2 for the homes (3 + *p* + 2*h*) | |
 //! | unlock | 0 | |
-//! | barrier, for each rank but the manager, which wrote *p* pages of *h* other homes | 4 (2 + *p* + 2*h*); 2 if *p* = 0 | |
+//! | barrier, for each rank but the manager, which wrote *p* pages of *h* other homes | 4 (2 + *p* + 2*h*); 2 (2) if *p* = 0 | |
 //!
 //! A token or barrier message carries 64 write notices, each of up to 65,535 consecutive pages; more go in messages ahead of it. A home
 //! that moves takes 2 messages for each rank that uses the page, 2 more, and a read.

@@ -5,8 +5,8 @@ use crate::context::Context;
 use crate::lazy::Lazy;
 use crate::sequential::SequentialConsistency;
 use crate::{
-    Access, Action, Barrier, Config, ConfigError, Error, Message, Minipage, Progress, Protection, Protocol, Rank,
-    Thread, Violation,
+    Access, Barrier, Config, ConfigError, Error, Message, Minipage, Progress, Protection, Protocol, Rank, Thread,
+    Violation,
 };
 use alloc::boxed::Box;
 
@@ -41,11 +41,13 @@ impl Protocols {
     }
 
     /// The lazy protocol, if there is one.
+    #[inline]
     pub(crate) fn lazy(&self) -> Option<&Lazy> {
         self.lazy.as_deref()
     }
 
     /// The lazy protocol, if there is one.
+    #[inline]
     pub(crate) fn lazy_mut(&mut self) -> Option<&mut Lazy> {
         self.lazy.as_deref_mut()
     }
@@ -111,21 +113,6 @@ impl Protocols {
     /// A thread has finished the access for which it was granted something.
     pub(crate) fn end_hold(&mut self, context: &mut Context, thread: Thread) {
         self.sequential.end_hold(context, thread);
-    }
-
-    /// The next action of this rank.
-    #[inline]
-    pub(crate) fn poll_action(&mut self, context: &mut Context) -> Option<Action> {
-        match &mut self.lazy {
-            None => context.poll_action(),
-            Some(lazy) => lazy.poll_action(context),
-        }
-    }
-
-    /// A release that waited and can go on.
-    #[inline]
-    pub(crate) fn poll_release(&mut self) -> Option<Release> {
-        self.lazy.as_mut()?.poll_release()
     }
 
     /// Whether there may be an action that is not in the queue.

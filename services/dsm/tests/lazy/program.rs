@@ -99,6 +99,10 @@ impl Job {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let shape = Shape::draw(&mut random);
+        Job::of(shape, random)
+    }
+
+    fn of(shape: Shape, random: Random) -> Self {
         let count = usize::from(shape.config.ranks) * usize::from(shape.config.threads);
         let mut world = World::new(shape.config, shape.delay_ns, random);
         let mut variables = Vec::new();
@@ -335,5 +339,20 @@ fn each_load_gives_the_last_store_before_it_or_one_that_is_not_ordered_with_it()
     if seeds.count() >= 100 {
         assert!(sum.home_moves > 0 && sum.diffs > 0 && condensed > 0 && races > 0, "too little happened: {sum:?}");
         assert!((18..=32).filter(|kind| ![19, 22].contains(kind)).all(|kind| kinds[kind] > 0), "{kinds:?}");
+    }
+}
+
+#[test]
+fn jobs_of_hundreds_of_ranks_see_what_they_must_too() {
+    let first = number("MAPWIRE_DSM_SEED").unwrap_or(0);
+    for (seed, ranks) in (first..).zip([65, 130, 300]) {
+        let mut random = Random::new(seed);
+        let shape = Shape::draw(&mut random);
+        let config = Config { ranks, threads: 1, participants: 1, pages: 48, twins: 8, notices: 2_000, ..shape.config };
+        let shape = Shape { config, phases: 2, steps: 4, locked_percent: 50, ..shape };
+        println!("seed {seed}: {shape:?}");
+        let mut job = Job::of(shape, random);
+        let sum = job.run();
+        assert!(sum.diffs > u64::from(ranks) && sum.notices > u64::from(ranks), "{sum:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Single steps: what one rank writes and another reads after they have synchronised.
 
-use mapwire_dsm::{AllocOptions, Config, Outcome, Protocol};
+use mapwire_dsm::{Access, AllocOptions, Config, Error, Outcome, Progress, Protocol};
 
 use crate::random::Random;
 use crate::world::{PAGE, World};
@@ -145,4 +145,39 @@ fn writes_to_the_same_bytes_that_nothing_orders_are_named_with_both_ranks_and_no
     }
     world.barrier(&[0, 1, 2]);
     assert_eq!(races(&mut world), [([1, 2], at as u64 + 21, 2)]);
+}
+
+#[test]
+fn an_access_to_what_was_never_allocated_is_an_error() {
+    let mut world = world(3);
+    world.alloc(0, 100);
+    for page in [30, 31, 32] {
+        let began = world.rank(1).dsm.handle_fault(0, 0, 0, page, Access::Read);
+        assert_eq!(began, Ok(Progress::Pending));
+        world.settle();
+        assert_eq!(world.outcome(1, 0), Some(Outcome::Failed(Error::NotShared { view: 0, page })));
+    }
+    let outside = world.rank(1).dsm.handle_fault(0, 0, 0, 64, Access::Read);
+    assert_eq!(outside, Err(Error::NotShared { view: 0, page: 64 }));
+}
+
+#[test]
+fn a_barrier_tells_of_more_pages_than_a_message_holds() {
+    let config = Config { protocol: Protocol::Hlrc, notices: 2_000, twins: 4, ..Config::new(0, 3, 1, 1024, 1) };
+    let mut world = World::new(config, 1_000, Random::new(1));
+    let start = world.alloc(0, 1000 * PAGE as u64);
+    // Every second page, so that each takes a notice; and few twins, so that the interval ends often.
+    let places = || (0..200).map(|page| start + 2 * page * PAGE + page);
+    for rank in 0..3 {
+        places().for_each(|at| assert_eq!(world.load(rank, at), 0));
+    }
+    for (turn, rank) in [(1, 2), (2, 0), (3, 1)] {
+        places().for_each(|at| world.store(rank, at, turn));
+        world.barrier(&[1, 0, 2]);
+        for reader in 0..3 {
+            places().for_each(|at| assert_eq!(world.load(reader, at), turn, "rank {reader}, turn {turn}"));
+        }
+    }
+    assert!(world.kinds[18] > 10, "notices in messages of their own: {}", world.kinds[18]);
+    assert!(world.ranks.iter().all(|rank| rank.dsm.condensed_notices() == 0));
 }
