@@ -1,7 +1,7 @@
 //! Cost, placement and failure of allocations.
 
 use crate::net::Net;
-use mapwire_dsm::{Config, Error, Minipage, Outcome, Protection};
+use mapwire_dsm::{Access, Action, AllocOptions, Config, Error, Minipage, Outcome, Protection, Protocol};
 
 fn net(ranks: u16, pages: u32, chunk_pages: u32) -> Net {
     Net::new(Config { chunk_pages, ..Config::new(0, ranks, 3, pages, 4) })
@@ -86,4 +86,31 @@ fn the_last_page_of_the_segment_can_be_allocated() {
     let mut net = net(3, 8, 1);
     let all: Vec<Minipage> = (0..8).map(|i| net.alloc(i % 3, 4096)).collect();
     assert_eq!(all.last().unwrap().first_page(), 7);
+}
+
+#[test]
+fn a_sequential_allocation_beside_lazy_ones_moves_between_ranks_as_it_would_alone() {
+    let mut net = Net::new(Config { protocol: Protocol::Hlrc, hold_ns: 0, ..Config::new(0, 3, 1, 64, 4) });
+    let lazy = net.alloc(0, 100);
+    let options = AllocOptions { protocol: Some(Protocol::Minipages), ..AllocOptions::default() };
+    let mut sequential = Vec::new();
+    for bytes in [100, 200, 9000] {
+        net.clear();
+        net.rank(0).alloc_with(0, bytes, options).unwrap();
+        net.settle();
+        let Some((Outcome::Allocated(address), _)) = net.outcome(0, 0) else { panic!() };
+        assert!(address.view > 0 && address.offset_bytes / 4096 != lazy.first_page());
+        sequential.push(Minipage { view: address.view, offset_bytes: address.offset_bytes, length_bytes: bytes });
+    }
+    assert_ne!(sequential[0].view, sequential[1].view);
+    for &minipage in &sequential {
+        for (rank, access) in [(1, Access::Read), (2, Access::Write), (1, Access::Write), (0, Access::Read)] {
+            net.fault(rank, minipage, access);
+            let sent = net.log.iter().any(|did| matches!(did.action, Action::SendMinipage { .. }));
+            assert!(sent, "rank {rank} gets {minipage:?}");
+        }
+    }
+    net.fault(1, lazy, Access::Write);
+    let of_lazy = |action| matches!(action, Action::SendMinipage { .. });
+    assert!(!net.log.iter().any(|did| of_lazy(did.action)));
 }
