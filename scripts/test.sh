@@ -163,11 +163,11 @@ phase_ahead() {
 # Of those, what starts no other process: for `make check`.
 phase_unit() { limited 2400 cargo test "${everything[@]}" --lib --bins --no-fail-fast; }
 
-# The rings, the doorbell, revocation, the driver's lock and its completion words under every order of memory accesses that the model
-# allows. The same features as elsewhere, so that what others wrote is not built again.
+# The rings, the doorbell, revocation, the driver's lock, its completion words and the synchronisation objects under every order of
+# memory accesses that the model allows. The same features as elsewhere, so that what others wrote is not built again.
 phase_loom() {
     export RUSTC_WORKSPACE_WRAPPER=$root/scripts/loom-rustc
-    limited 2400 cargo test --locked --all-features -p mapwire-transport -p mapwire-host -p mapwire-driver --lib ${only_build:+--no-run} loom
+    limited 2400 cargo test --locked --all-features -p mapwire-transport -p mapwire-host -p mapwire-driver -p mapwire-segment --lib ${only_build:+--no-run} loom
 }
 
 # Unsafe code that an interpreter can run: the rings on private memory, the lock, the words. The pure crates hold none.
