@@ -163,8 +163,8 @@ phase_ahead() {
 # Of those, what starts no other process: for `make check`.
 phase_unit() { limited 2400 cargo test "${everything[@]}" --lib --bins --no-fail-fast; }
 
-# The rings, the doorbell, revocation, the heap's slabs, the driver's lock and its completion words under every order of memory accesses
-# that the model allows. The same features as elsewhere, so that what others wrote is not built again.
+# The rings, the doorbell, revocation, the heap's slabs, the synchronisation objects, the driver's lock and its completion words
+# under every order of memory accesses that the model allows. The same features as elsewhere, so that what others wrote is not built again.
 phase_loom() {
     export RUSTC_WORKSPACE_WRAPPER=$root/scripts/loom-rustc
     limited 2400 cargo test --locked --all-features -p mapwire-transport -p mapwire-host -p mapwire-segment -p mapwire-driver --lib ${only_build:+--no-run} loom

@@ -105,7 +105,7 @@ pub unsafe extern "C" fn mw_sem_getvalue(
     value: Option<&mut MaybeUninit<u32>>,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    call(|| Ok(give(value, "value", unsafe { semaphore_at(semaphore) }?.value()?)?))
+    call(|| give(value, "value", unsafe { semaphore_at(semaphore) }?.value()?))
 }
 
 /// Makes later calls errors. Nobody waits.
@@ -114,8 +114,11 @@ pub unsafe extern "C" fn mw_sem_getvalue(
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_sem_destroy(semaphore: *mut mw_sem_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { semaphore_at(semaphore) }?.destroy()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { semaphore_at(semaphore) }?.destroy();
+        Ok(())
+    })
 }
 
 /// A number in shared memory that others wait for. 64 zeroed bytes are one of value 0. What was stored before it was set is visible to
@@ -142,8 +145,11 @@ unsafe fn flag_at<'a>(event: *const mw_flag_t) -> Result<Flag<'a>, Failure> {
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_flag_init(event: *mut mw_flag_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { flag_at(event) }?.init()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { flag_at(event) }?.init();
+        Ok(())
+    })
 }
 
 /// Sets the value, 0 to clear it, and wakes those that wait for it.
@@ -152,8 +158,11 @@ pub unsafe extern "C" fn mw_flag_init(event: *mut mw_flag_t) -> mw_status_t {
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_flag_set(event: *mut mw_flag_t, value: u64) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { flag_at(event) }?.set(value)))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { flag_at(event) }?.set(value);
+        Ok(())
+    })
 }
 
 /// Adds to the value, and wakes those that wait for it.
@@ -176,7 +185,7 @@ pub unsafe extern "C" fn mw_flag_add(event: *mut mw_flag_t, value: u64) -> mw_st
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_flag_get(event: *mut mw_flag_t, value: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     // SAFETY: the caller's promise.
-    call(|| Ok(give(value, "value", unsafe { flag_at(event) }?.value())?))
+    call(|| give(value, "value", unsafe { flag_at(event) }?.value()))
 }
 
 /// Waits until the value is `least` or more.
@@ -214,8 +223,11 @@ pub unsafe extern "C" fn mw_flag_timedwait(event: *mut mw_flag_t, least: u64, ti
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_flag_destroy(event: *mut mw_flag_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { flag_at(event) }?.destroy()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { flag_at(event) }?.destroy();
+        Ok(())
+    })
 }
 
 /// A barrier of a number of threads of any ranks, in shared memory. `mw_barrier_init` makes one of 64 bytes.
@@ -277,8 +289,11 @@ pub unsafe extern "C" fn mw_barrier_wait(
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_barrier_destroy(barrier: *mut mw_barrier_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { barrier_at(barrier) }?.destroy()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { barrier_at(barrier) }?.destroy();
+        Ok(())
+    })
 }
 
 /// A barrier whose threads each bring a value, in shared memory. `mw_reduction_init` makes one of 64 bytes.
@@ -392,8 +407,11 @@ pub unsafe extern "C" fn mw_reduction_f64(
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_reduction_destroy(reduction: *mut mw_reduction_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { reduction_at(reduction) }?.destroy()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { reduction_at(reduction) }?.destroy();
+        Ok(())
+    })
 }
 
 /// A work-stealing queue of values in shared memory; its values follow it, see `mw_queue_bytes`. The thread that pushes first owns it: it
@@ -501,6 +519,9 @@ fn taken(place: Option<&mut MaybeUninit<u64>>, take: impl FnOnce() -> Result<Opt
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_queue_destroy(queue: *mut mw_queue_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { queue_at(queue) }?.destroy()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { queue_at(queue) }?.destroy();
+        Ok(())
+    })
 }

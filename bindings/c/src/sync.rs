@@ -108,8 +108,11 @@ unsafe fn mutex_at<'a>(mutex: *const mw_mutex_t) -> Result<Mutex<'a>, Failure> {
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_mutex_init(mutex: *mut mw_mutex_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { mutex_at(mutex) }?.init()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { mutex_at(mutex) }?.init();
+        Ok(())
+    })
 }
 
 /// Locks.
@@ -202,8 +205,11 @@ unsafe fn rwlock_at<'a>(lock: *const mw_rwlock_t) -> Result<RwLock<'a>, Failure>
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_rwlock_init(lock: *mut mw_rwlock_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { rwlock_at(lock) }?.init()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { rwlock_at(lock) }?.init();
+        Ok(())
+    })
 }
 
 /// Locks for reading, with others that read.
@@ -335,8 +341,11 @@ unsafe fn condition_at<'a>(condition: *const mw_cond_t) -> Result<Condition<'a>,
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_cond_init(condition: *mut mw_cond_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { condition_at(condition) }?.init()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { condition_at(condition) }?.init();
+        Ok(())
+    })
 }
 
 /// Unlocks `mutex`, waits for a signal, and locks it again. May return without a signal: look whether what is waited for is true.
@@ -348,8 +357,11 @@ pub unsafe extern "C" fn mw_cond_init(condition: *mut mw_cond_t) -> mw_status_t 
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_cond_wait(condition: *mut mw_cond_t, mutex: *mut mw_mutex_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { condition_at(condition) }?.wait(&unsafe { mutex_at(mutex) }?)?))
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (condition, mutex) = unsafe { (condition_at(condition)?, mutex_at(mutex)?) };
+        Ok(condition.wait(&mutex)?)
+    })
 }
 
 /// As `mw_cond_wait`, for `timeout_ns` nanoseconds at most; then it has locked the mutex too.
@@ -365,9 +377,10 @@ pub unsafe extern "C" fn mw_cond_timedwait(
     mutex: *mut mw_mutex_t,
     timeout_ns: u64,
 ) -> mw_status_t {
-    // SAFETY: the caller's promise.
     try_call(|| {
-        Ok(unsafe { condition_at(condition) }?.wait_until(&unsafe { mutex_at(mutex) }?, deadline_ns(timeout_ns))?)
+        // SAFETY: the caller's promise.
+        let (condition, mutex) = unsafe { (condition_at(condition)?, mutex_at(mutex)?) };
+        Ok(condition.wait_until(&mutex, deadline_ns(timeout_ns))?)
     })
 }
 
@@ -403,8 +416,11 @@ pub unsafe extern "C" fn mw_cond_broadcast(condition: *mut mw_cond_t) -> mw_stat
 /// The shared memory is not closed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_cond_destroy(condition: *mut mw_cond_t) -> mw_status_t {
-    // SAFETY: the caller's promise.
-    call(|| Ok(unsafe { condition_at(condition) }?.destroy()))
+    call(|| {
+        // SAFETY: the caller's promise.
+        unsafe { condition_at(condition) }?.destroy();
+        Ok(())
+    })
 }
 
 /// What one thread does for all ranks of this host, in shared memory. 64 zeroed bytes: not done.

@@ -291,9 +291,8 @@ impl<'a, S: Waits> Mutex<'a, S> {
     fn pass_on_waking(&self) {
         let state = self.words.state;
         let seen = state.load();
-        if seen == 0 {
-            self.waits.wake(state, 1);
-        } else if seen & WAITERS == 0 && state.replace(seen, seen | WAITERS).is_err() {
+        let must_wake = seen == 0 || seen & WAITERS == 0 && state.replace(seen, seen | WAITERS).is_err();
+        if must_wake {
             self.waits.wake(state, 1);
         }
     }

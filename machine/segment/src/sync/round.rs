@@ -59,5 +59,5 @@ impl<S: Waits> Round<'_, S> {
 
 /// 0 or 1, alternately.
 pub(crate) fn parity(round: u32) -> u32 {
-    round / STEP & 1
+    (round / STEP) & 1
 }

@@ -1,6 +1,6 @@
 //! Mutexes, reader-writer locks and condition variables in a segment.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::Place;
@@ -19,8 +19,21 @@ pub const CONDITION_BYTES: u64 = 16;
 const READERS: usize = 8;
 
 thread_local! {
-    /// Locks that this thread reads without a note of it in its line: it reads too many at a time.
-    static UNNOTED: Cell<u32> = const { Cell::new(0) };
+    /// How many locks this thread reads without a note of it in its line, because it reads too many at a time, and their addresses.
+    static UNNOTED_COUNT: Cell<usize> = const { Cell::new(0) };
+    static UNNOTED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this thread reads the lock at `address` without a note.
+fn reads_unnoted(address: usize) -> bool {
+    UNNOTED_COUNT.get() > 0 && UNNOTED.with_borrow(|unnoted| unnoted.contains(&address))
+}
+
+fn change_unnoted(change: impl FnOnce(&mut Vec<usize>)) {
+    UNNOTED.with_borrow_mut(|unnoted| {
+        change(unnoted);
+        UNNOTED_COUNT.set(unnoted.len());
+    });
 }
 
 /// A mutex among the first words of an object.
@@ -200,7 +213,7 @@ impl<'a> RwLock<'a> {
         };
         let end = |content| match note {
             Some(note) => note.store(content, Ordering::Release),
-            None if content != 0 => UNNOTED.set(UNNOTED.get() + 1),
+            None if content != 0 => change_unnoted(|unnoted| unnoted.push(self.address())),
             None => {}
         };
         begin();
@@ -208,7 +221,7 @@ impl<'a> RwLock<'a> {
         let mut locked = core.try_read();
         if matches!(locked, Ok(false)) && waits {
             end(0);
-            if threads.note(me, offset).is_some() {
+            if self.is_read_by(me) {
                 return Err(SyncError::Held(self.place.name()));
             }
             locked = core.read_in_turn(me, deadline_ns, begin);
@@ -237,7 +250,7 @@ impl<'a> RwLock<'a> {
     fn write_by(&self, deadline_ns: Option<u64>) -> Result<bool, SyncError> {
         let threads = self.place.objects.threads();
         let me = threads.me()?;
-        if threads.note(me, self.place.offset).is_some() {
+        if self.is_read_by(me) {
             return Err(SyncError::Held(self.place.name()));
         }
         self.core().write(me, deadline_ns, &|| threads.ended_reader(self.place.offset))
@@ -260,19 +273,29 @@ impl<'a> RwLock<'a> {
     pub fn unlock(&self) -> Result<(), SyncError> {
         let threads = self.place.objects.threads();
         let me = threads.me()?;
+        if reads_unnoted(self.address()) {
+            self.core().unlock_read()?;
+            change_unnoted(|unnoted| {
+                let at = unnoted.iter().position(|&address| address == self.address());
+                at.map(|at| unnoted.swap_remove(at));
+            });
+            return Ok(());
+        }
         if let Some(note) = threads.note(me, self.place.offset) {
             let unlocked = self.core().unlock_read();
             note.store(0, Ordering::Release);
             return unlocked;
         }
-        let core = self.core();
-        let unlocked = core.unlock_write(me);
-        if matches!(unlocked, Err(SyncError::NotHeld { .. })) && UNNOTED.get() > 0 {
-            core.unlock_read()?;
-            UNNOTED.set(UNNOTED.get() - 1);
-            return Ok(());
-        }
-        unlocked
+        self.core().unlock_write(me)
+    }
+
+    fn address(&self) -> usize {
+        self.place.words.as_ptr().addr()
+    }
+
+    /// Whether thread `me`, the calling one, reads it.
+    fn is_read_by(&self, me: u32) -> bool {
+        reads_unnoted(self.address()) || self.place.objects.threads().note(me, self.place.offset).is_some()
     }
 }
 

@@ -9,6 +9,7 @@ mod locks;
 #[allow(unsafe_code)]
 mod models;
 mod numbered;
+mod oracles;
 mod processes;
 
 use std::sync::Arc;
