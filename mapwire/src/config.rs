@@ -75,6 +75,8 @@ pub struct SharedConfig {
     pub coherence: Coherence,
     /// Whether its heap looks for damage: stores beside allocations, and blocks used after they are freed.
     pub debug: bool,
+    /// Whether lazy release consistency looks for bytes that two ranks have changed without synchronising, and names them on standard error.
+    pub races: bool,
     /// Application views, where a protocol keeps it coherent: the most allocations that share a page (Millipage §2.3: 32 cost under 4 %).
     pub views: u16,
     /// Where it lies; `None`: where all ranks have room. With views, the privileged view lies there, and the others after it.
@@ -85,7 +87,15 @@ pub struct SharedConfig {
 
 impl Default for SharedConfig {
     fn default() -> Self {
-        Self { bytes: 4 << 30, coherence: Coherence::Auto, debug: false, views: 32, base: None, faults: None }
+        Self {
+            bytes: 4 << 30,
+            coherence: Coherence::Auto,
+            debug: false,
+            races: false,
+            views: 32,
+            base: None,
+            faults: None,
+        }
     }
 }
 
@@ -171,6 +181,7 @@ impl NodeConfig {
         shared.base = set.get("MAPWIRE_SHARED_BASE", address)?;
         set.parse("MAPWIRE_COHERENCE", &mut shared.coherence)?;
         set.parse("MAPWIRE_HEAP_DEBUG", &mut shared.debug)?;
+        set.parse("MAPWIRE_RACES", &mut shared.races)?;
         shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;
         set.read("MAPWIRE_TIMEOUT", seconds, &mut driver.timeout)?;
         Ok(config)

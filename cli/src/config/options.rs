@@ -107,7 +107,7 @@ impl JobOption {
 }
 
 /// All options, in the order in which `mapwire config` prints them.
-pub(super) static OPTIONS: [JobOption; 22] = [
+pub(super) static OPTIONS: [JobOption; 23] = [
     option("ranks", COMMON, "N", ranks, "Number of ranks").of_launcher(),
     option("transport", HOSTS, "shm|udp|ofi[:PROVIDER]", as_given::<Carrier>, "How ranks reach each other")
         .details(
@@ -195,6 +195,14 @@ pub(super) static OPTIONS: [JobOption; 22] = [
         "Look for stores beside allocations of shared memory, and after they are freed",
     )
     .details("On one host. Allocations take 48 bytes more, and freeing them takes longer.")
+    .default("false"),
+    option(
+        "races",
+        INTERFACE,
+        "",
+        |text| one_of(&["true", "false"], text),
+        "With --coherence hlrc: name bytes that two ranks changed without synchronising",
+    )
     .default("false"),
     // `MAX_VIEWS` of the shared memory, which ranks check too.
     option("views", INTERFACE, "V", |text| number(text, 1, 512), "Views of minipages: allocations that may share a page")

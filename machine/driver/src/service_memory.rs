@@ -253,19 +253,19 @@ impl ServiceMemory {
     }
 
     /// Stores the bytes of a page that differ from its copy at offset `copy` at their places in a peer's memory, as [`store`](Self::store)
-    /// does; where the NIC is to do it, which they are goes to `parts`.
+    /// does. Which they are goes to `parts`: offset in the page and length.
     pub(crate) fn store_changes(&self, to: NodeId, region: &Region, copy: u64, parts: &mut Vec<(u64, u64)>) -> Stored {
         parts.clear();
         let Some((own, import)) = self.own.as_ref().zip(self.peers.of(to)) else { return Stored::Never };
         let (Some(page), Some(before)) = (own.page(region.offset), own.page(copy)) else { return Stored::Never };
+        changes(&page, &before, |start, length| parts.push((start as u64, length as u64)));
         let Some(memory) = whole(import) else {
-            changes(&page, &before, |start, length| parts.push((start as u64, length as u64)));
             let address = own.part(region.offset as usize, PAGE_BYTES).map(|page| page.as_ptr().addr() as u64);
             return address.map_or(Stored::Never, |address| Stored::ByNic(import.id, address));
         };
-        let mut is_stored = true;
-        changes(&page, &before, |start, length| {
-            is_stored &= memory.put(region.offset as usize + start, &page[start..start + length]);
+        let is_stored = parts.iter().all(|&(start, length)| {
+            let (start, length) = (start as usize, length as usize);
+            memory.put(region.offset as usize + start, &page[start..start + length])
         });
         if is_stored { Stored::InPlace } else { Stored::Never }
     }

@@ -7,7 +7,7 @@ use mapwire_driver::engine::{Engine, TracedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_driver::threads::MAX_THREADS;
-use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress, Protocol as ModelProtocol};
+use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress, Protocol as ModelProtocol, Race};
 use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, watch};
 use mapwire_host::memory::raw;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
@@ -73,6 +73,7 @@ impl Protocol {
         let mut spare_pages = 0;
         if is_lazy {
             model.protocol = ModelProtocol::Hlrc;
+            model.finds_races = settings.races;
             // Twins lie behind what is shared.
             spare_pages = model.twins as usize;
         }
@@ -291,8 +292,27 @@ impl Protocol {
         let begin = |dsm: &mut Dsm, thread| dsm.barrier(thread, barrier);
         let call = TracedCall::of(TraceOp::Barrier, barrier.into());
         match self.operate(call, begin)? {
-            Some(Outcome::Passed) => Ok(()),
+            Some(Outcome::Passed) => {
+                self.name_races();
+                Ok(())
+            }
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Says on standard error which bytes this rank and another have changed without synchronising.
+    fn name_races(&self) {
+        if !self.node.config().shared.races {
+            return;
+        }
+        while let Ok(Some(Race { ranks: [one, other], offset_bytes, length_bytes, .. })) =
+            self.calls.command(&[], |dsm, _| Ok(dsm.poll_race()))
+        {
+            let first = self.layout().view_range(0).start as u64 + offset_bytes;
+            mapwire_host::stderr::say(format_args!(
+                "ranks {one} and {other} have both changed bytes {first:#x} to {:#x} of shared memory without a lock or barrier between",
+                first + length_bytes - 1
+            ));
         }
     }
 

@@ -141,3 +141,32 @@ fn a_rank_that_goes_by_another_protocol_is_told_so() {
         done.code(4).soon().says("MAPWIRE_COHERENCE").says("hlrc");
     }
 }
+
+#[test]
+fn bytes_that_two_ranks_change_at_the_same_time_are_named_if_that_is_asked_for() {
+    for transport in ["shm", "udp"] {
+        let done = job(3)
+            .called(transport)
+            .option("--coherence", "hlrc")
+            .option("--transport", transport)
+            .with("MAPWIRE_RACES", "true")
+            .run(|rank| {
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                let words = one_each(rank, &shared, 100)[0];
+                // The first to touch a page is its home, whose own changes are not looked at.
+                if rank.number == 0 {
+                    words.set(0, 1);
+                }
+                shared.barrier().unwrap();
+                if rank.number > 0 {
+                    words.set(50, rank.number as u64);
+                    words.set(60 + rank.number, 1);
+                }
+                shared.barrier().unwrap();
+                shared.barrier().unwrap();
+                shared.close().unwrap();
+            });
+        done.succeeds().says("have both changed bytes 0x").says("without a lock or barrier between");
+    }
+}

@@ -227,6 +227,9 @@ impl Memories {
             Transfer::Fetch { at } => memory.fetch(to.node, &region, at),
         });
         self.parts = parts;
+        if matches!(transfer, Transfer::Changes { .. }) {
+            node.handle_changes(PROCESS, handler, region.offset, &self.parts);
+        }
         match stored {
             Stored::ByNic(..) if node.is_confined() => {
                 self.left_store = Some(store);
