@@ -55,7 +55,7 @@ pub(super) struct Freed(Mutex<BTreeMap<u64, Vec<u64>>>);
 pub(super) fn block_bytes(bytes: u64) -> u64 {
     let step = match bytes {
         ..=128 => 16,
-        ..=4096 => (bytes.next_power_of_two() / 8).max(16),
+        129..=4096 => (bytes.next_power_of_two() / 8).max(16),
         _ => 4096,
     };
     bytes.checked_next_multiple_of(step).unwrap_or(bytes)
