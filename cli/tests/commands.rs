@@ -195,8 +195,8 @@ fn doctor_fails_where_run_does_and_names_the_reason() {
     for check in ["job", "job, shared"] {
         assert_eq!(state(&done, check).0, "ok", "{}", done.out());
     }
-    // Too few addresses for the usual views of shared memory.
-    let done = limited("ulimit -v 100000000").code(1);
+    // Too few addresses for the usual shared memory.
+    let done = limited("ulimit -v 3000000").code(1);
     assert_eq!(state(&done, "job").0, "ok", "{}", done.out());
     let (shared, why) = state(&done, "job, shared");
     assert_eq!(shared, "fail");

@@ -34,7 +34,8 @@ use crate::leaving::{self, Departure};
 /// # Forked children
 /// A node, and all that is made from it, works in the process that joined and in no other. In a child by `fork` every call fails with
 /// [`ErrorKind::Forked`](crate::ErrorKind::Forked), calls without a result do nothing, counters are 0, and dropping gives back nothing: the
-/// parent goes on unharmed. Shared memory is not there: a child that touches it ends with a line on standard error. A child may join a job
+/// parent goes on unharmed. Shared memory of one host is there, with what its documentation names; between hosts it is not: a child that
+/// touches it ends with a line on standard error. A child may join a job
 /// of its own, and `exec` anything.
 #[derive(Clone, Debug)]
 pub struct Node {

@@ -19,9 +19,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + 'static> Sharable for 
 /// A run of values in shared memory: a handle, not a borrow. Its address is the same in every rank, so it can be handed from
 /// rank to rank as a number.
 ///
-/// Accesses are sequentially consistent between ranks as the hardware of one host is within one: a value is never older than
-/// the last store to its allocation (Millipage). Between conflicting accesses put a lock or a barrier all the same: an access
-/// to a value that is larger than a machine word is no single step.
+/// On one host accesses are those of the processor to memory that threads share. With minipages they are sequentially consistent: a value is
+/// never older than the last store to its allocation (Millipage). With lazy consistency they are as new as the last lock or barrier. Between
+/// conflicting accesses put a lock or a barrier in any case: an access to a value that is larger than a machine word is no single step.
 ///
 /// A slice does not keep the memory open, and may be kept for longer than it is open: each access asks first, and none
 /// reaches memory that has been closed. [`get`](Self::get) and [`set`](Self::set) then panic, [`read_into`](Self::read_into)

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn mw_shared_realloc(
     })
 }
 
-/// Frees a block that any rank has allocated by these functions or by `mw_shared_alloc`. `NULL` is no error.
+/// Frees a block that any rank has allocated by these functions or, on one host, by `mw_shared_alloc`. `NULL` is no error.
 ///
 /// # Errors
 /// `MW_ERR_ADDRESS`: no block of the shared memory begins there, or it has been freed. `MW_ERR_STATE`: freed for the second time, or, with

@@ -14,12 +14,13 @@ use crate::sync::Published;
 /// Memory that all ranks of the job share, at the same addresses, and used like any other memory.
 ///
 /// All ranks on one host: the processor keeps it coherent, and system calls work on it. A child by fork(2) has it too: it may load, store
-/// and call `mw_shared_alloc`, `mw_shared_lock`, `mw_shared_unlock`, `mw_shared_barrier` and `mw_shared_barrier_of`. A child does not close
-/// it, and leaves by _exit(2) or exit(3) while its parent has it open.
+/// and call `mw_shared_alloc`, `mw_shared_malloc` and its like, `mw_shared_lock`, `mw_shared_unlock`, `mw_shared_barrier`,
+/// `mw_shared_barrier_of`, and the functions of mw_sync(3). A child does not close it, and leaves by _exit(2) or exit(3) while its parent has it open.
 ///
 /// On several hosts, or with `--coherence minipages`, it is sequentially consistent: an access that needs another rank faults, and the
-/// library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time. There system calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
-/// `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have the memory: touching it ends the child
+/// library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time. With `--coherence hlrc` a rank sees what
+/// another has written once it has synchronised with it by a lock or a barrier. There system calls do not fault: they fail with EFAULT for
+/// such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have the memory: touching it ends the child
 /// by SIGSEGV, and a line on stderr says why.
 #[derive(Debug)]
 pub struct mw_shared_t {
@@ -28,8 +29,8 @@ pub struct mw_shared_t {
 }
 
 /// Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take part in
-/// barriers (usually 1; up to 64 may use the memory). The environment sets its size, views, address and fault handling (`MAPWIRE_SHARED`,
-/// `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`), alike in all ranks.
+/// barriers (usually 1; with a protocol up to 64 may use the memory). The environment sets its size, views, address and fault handling (`MAPWIRE_SHARED`,
+/// `MAPWIRE_COHERENCE`, `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`, `MAPWIRE_HEAP_DEBUG`), alike in all ranks.
 ///
 /// Close it with `mw_shared_close`.
 ///
@@ -69,9 +70,9 @@ pub unsafe extern "C" fn mw_shared_close(shared: Option<Box<mw_shared_t>>) -> mw
     })
 }
 
-/// Allocates `length` zeroed bytes as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
+/// Allocates `length` zeroed bytes, with minipages as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
 /// every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
-/// 64, from a page on to pages. It lasts until the shared memory is closed.
+/// 64, from a page on to pages. It lasts until the shared memory is closed; on one host `mw_shared_free` may free it before.
 ///
 /// # Errors
 /// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than is left.

@@ -25,12 +25,16 @@ const TRIES: usize = 8;
 /// From one such address to the next, if the segment is not longer.
 const TRY_STEP_BYTES: usize = 1 << 40;
 
+/// The end of a process's addresses.
+const USER_SPACE_END: usize = 1 << 47;
+
 /// Words of a line.
 const STAGE: u64 = 0;
 const BASE: u64 = 8;
 const BYTES: u64 = 16;
 const COHERENCE: u64 = 24;
 const VIEWS: u64 = 32;
+const DEBUG: u64 = 48;
 /// Whether this rank could map the segment at the last address: 1 or 0.
 const MAPPED: u64 = 40;
 
@@ -43,6 +47,8 @@ pub struct Settings {
     pub bytes: u64,
     /// How the ranks keep the memory coherent: a number of the caller's.
     pub coherence: u64,
+    /// Whether the heap looks for damage.
+    pub debug: bool,
     /// Views of each page, where a protocol has them.
     pub views: u64,
 }
@@ -88,6 +94,8 @@ impl<V: Vigil + Clone + 'static> Meeting<V> {
         meeting.word(rank, BYTES).store(settings.bytes, Ordering::Relaxed);
         meeting.word(rank, COHERENCE).store(settings.coherence, Ordering::Relaxed);
         meeting.word(rank, VIEWS).store(settings.views, Ordering::Relaxed);
+        meeting.word(rank, DEBUG).store(settings.debug.into(), Ordering::Relaxed);
+        meeting.word(rank, MAPPED).store(0, Ordering::Relaxed);
         Ok(meeting)
     }
 
@@ -104,9 +112,10 @@ impl<V: Vigil + Clone + 'static> Meeting<V> {
         self.reach(1)?;
         let first = |word| self.word(0, word).load(Ordering::Relaxed);
         let hex = |base: u64| if base == 0 { "any address".to_owned() } else { format!("{base:#x}") };
-        let Settings { base, bytes, coherence, views } = self.settings;
+        let Settings { base, bytes, coherence, debug, views } = self.settings;
         same("the coherence of shared memory (MAPWIRE_COHERENCE)", coherence, first(COHERENCE), name_of)?;
         same("MAPWIRE_SHARED", bytes, first(BYTES), text)?;
+        same("MAPWIRE_HEAP_DEBUG", debug.into(), first(DEBUG), |is_on| is_on != 0)?;
         same("MAPWIRE_VIEWS", views, first(VIEWS), text)?;
         same("MAPWIRE_SHARED_BASE", base.unwrap_or(0) as u64, first(BASE), hex)
     }
@@ -125,6 +134,10 @@ impl<V: Vigil + Clone + 'static> Meeting<V> {
         for nth in 0..tries {
             let base = self.settings.base.unwrap_or(DEFAULT_BASE);
             let base = nth.checked_mul(step).and_then(|far| base.checked_add(far)).unwrap_or(usize::MAX);
+            // The same in all ranks: what comes later is further beyond user space.
+            if nth > 0 && base.saturating_add(step) > USER_SPACE_END {
+                break;
+            }
             let file = self.file.try_clone().map_err(|error| {
                 let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::MFILE);
                 MemoryError::of_call("dup", 0, errno)
@@ -139,8 +152,8 @@ impl<V: Vigil + Clone + 'static> Meeting<V> {
             self.reach(stage + 1)?;
             match (failed, mapped) {
                 (None, Ok(segment)) => return self.clear(segment, stage + 2),
-                (Some(rank), Ok(_)) => last = Some(SegmentError::Elsewhere { rank, base }),
-                (_, Err(error)) => last = Some(error),
+                (Some(rank), Ok(_)) => last = last.or(Some(SegmentError::Elsewhere { rank, base })),
+                (_, Err(error)) => last = last.or(Some(error)),
             }
         }
         Err(last.unwrap_or(SegmentError::Base { base: 0 }))
@@ -229,7 +242,7 @@ mod tests {
         }
     }
 
-    const SETTINGS: Settings = Settings { base: None, bytes: 64 << 20, coherence: 0, views: 1 };
+    const SETTINGS: Settings = Settings { base: None, bytes: 64 << 20, coherence: 0, debug: false, views: 1 };
 
     fn begin(file: impl AsFd, rank: usize, ranks: usize, round: u32, settings: Settings) -> Meeting<Word> {
         let file = file.as_fd().try_clone_to_owned().unwrap();

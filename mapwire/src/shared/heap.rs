@@ -8,7 +8,8 @@ use crate::error::Result;
 
 /// Blocks by address, which is the same in all ranks: allocated by any thread of any rank, freed by any other.
 ///
-/// What a block holds is not said until it is stored to, unless zeros are promised.
+/// What a block holds is unspecified until it is stored to, unless zeros are promised. None of these may be called in a signal handler. With
+/// a protocol, only blocks of these functions are freed, and not what [`alloc`](Shared::alloc) gave.
 impl Shared {
     /// Allocates `bytes`, aligned to 16; 0 bytes count as 1.
     ///

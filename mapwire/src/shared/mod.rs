@@ -99,7 +99,7 @@ impl Shared {
             return Err(SharedError::Open.into());
         }
         let mark = Mark(node.clone());
-        let is_of_one_host = node.config().shared.coherence == Coherence::Auto && !node.engine().is_traced();
+        let is_of_one_host = one_host::coherence_of(node) == Coherence::Auto;
         let memory = match one_host::meet(node)? {
             Some(meeting) if is_of_one_host => Memory::OneHost(OneHost::open(node, threads, &meeting)?),
             _ => Memory::Protocol(Protocol::open(node, threads)?),

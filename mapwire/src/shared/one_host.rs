@@ -48,6 +48,14 @@ impl Vigil for Ranks {
     }
 }
 
+/// What a rank asks for: what is traced is the traffic of a protocol.
+pub(super) fn coherence_of(node: &Node) -> Coherence {
+    match node.config().shared.coherence {
+        Coherence::Auto if node.engine().is_traced() => Coherence::Minipages,
+        coherence => coherence,
+    }
+}
+
 /// Meets the other ranks, if all are on this host and so can compare their settings; whether the processor is to keep the memory coherent
 /// then depends on those.
 pub(super) fn meet(node: &Node) -> Result<Option<Meeting<Ranks>>, SharedError> {
@@ -57,9 +65,14 @@ pub(super) fn meet(node: &Node) -> Result<Option<Meeting<Ranks>>, SharedError> {
     let Some(board) = engine.board().filter(|board| board.is_of_one_host()) else {
         return Ok(None);
     };
-    let SharedConfig { bytes, views, base, coherence, .. } = node.config().shared;
-    let settings =
-        Settings { base: base.map(|base| base as usize), bytes, coherence: coherence as u64, views: views.into() };
+    let SharedConfig { bytes, views, base, debug, .. } = node.config().shared;
+    let settings = Settings {
+        base: base.map(|base| base as usize),
+        bytes,
+        coherence: coherence_of(node) as u64,
+        debug,
+        views: views.into(),
+    };
     let Some(file) = board.segment() else {
         return Ok(None);
     };
@@ -108,11 +121,19 @@ impl OneHost {
         let engine = node.engine();
         let strategy = node.config().driver.wait;
         let patience = || Patience::new(strategy, node.size(), core::hint::spin_loop);
-        let segment = Arc::new(meeting.map(patience).map_err(|error| explained(engine, error))?);
-        node.openings().fetch_add(1, Ordering::Relaxed);
+        let mapped = meeting.map(patience);
+        if !matches!(mapped, Err(SegmentError::Late { .. } | SegmentError::RankGone(_))) {
+            // All have met, with whatever success.
+            node.openings().fetch_add(1, Ordering::Relaxed);
+        }
+        let segment = Arc::new(mapped.map_err(|error| explained(engine, error))?);
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-        let heap = Heap::open(Arc::clone(&segment), engine.rank(), node.config().shared.debug)?;
-        let objects = Arc::new(Objects::new(segment, engine.rank(), engine.size(), threads)?);
+        let parts = || -> Result<_, SharedError> {
+            let heap = Heap::open(Arc::clone(&segment), engine.rank(), node.config().shared.debug)?;
+            Ok((heap, Arc::new(Objects::new(Arc::clone(&segment), engine.rank(), engine.size(), threads)?)))
+        };
+        // The others would wait for this rank.
+        let (heap, objects) = parts().inspect_err(|_| segment.end(engine.rank()))?;
         let _ = meeting.vigil().objects.set(Arc::downgrade(&objects));
         let (node, is_closed) = (node.clone(), AtomicBool::new(false));
         let memory = Self { objects, heap, adoption: Adoption::default(), node, is_closed };

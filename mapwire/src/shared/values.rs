@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use mapwire_host::processes::Owner;
+
 use super::Shared;
 use crate::error::Result;
 use crate::slice::{Sharable, SharedSlice};
@@ -12,6 +14,8 @@ pub struct SharedBox<T: Sharable> {
     shared: Shared,
     slice: SharedSlice<T>,
     is_given_up: bool,
+    /// A forked child frees nothing of its parent's.
+    owner: Owner,
 }
 
 impl Shared {
@@ -22,13 +26,13 @@ impl Shared {
     pub fn boxed<T: Sharable>(&self, value: T) -> Result<SharedBox<T>> {
         let slice = self.alloc_block(1)?;
         slice.set(0, value);
-        Ok(SharedBox { shared: self.clone(), slice, is_given_up: false })
+        Ok(SharedBox { shared: self.clone(), slice, is_given_up: false, owner: Owner::me() })
     }
 
     /// An empty vector in shared memory.
     #[must_use]
     pub fn vec<T: Sharable>(&self) -> SharedVec<T> {
-        SharedVec { shared: self.clone(), block: None, length: 0 }
+        SharedVec { shared: self.clone(), block: None, length: 0, owner: Owner::me() }
     }
 
     /// A block for `length` values, aligned for them.
@@ -83,13 +87,18 @@ impl<T: Sharable> SharedBox<T> {
     /// # Errors
     /// An address outside of the memory, or not aligned for `T`.
     pub unsafe fn from_address(shared: &Shared, address: u64) -> Result<Self> {
-        Ok(Self { shared: shared.clone(), slice: SharedSlice::checked(shared, address, 1)?, is_given_up: false })
+        Ok(Self {
+            shared: shared.clone(),
+            slice: SharedSlice::checked(shared, address, 1)?,
+            is_given_up: false,
+            owner: Owner::me(),
+        })
     }
 }
 
 impl<T: Sharable> Drop for SharedBox<T> {
     fn drop(&mut self) {
-        if !self.is_given_up {
+        if !self.is_given_up && self.owner.is_me() {
             self.shared.free_block(self.slice.address());
         }
     }
@@ -108,6 +117,7 @@ pub struct SharedVec<T: Sharable> {
     /// As long as the capacity.
     block: Option<SharedSlice<T>>,
     length: usize,
+    owner: Owner,
 }
 
 impl<T: Sharable> SharedVec<T> {
@@ -174,7 +184,7 @@ impl<T: Sharable> SharedVec<T> {
 
 impl<T: Sharable> Drop for SharedVec<T> {
     fn drop(&mut self) {
-        if let Some(block) = self.block {
+        if let Some(block) = self.block.filter(|_| self.owner.is_me()) {
             self.shared.free_block(block.address());
         }
     }

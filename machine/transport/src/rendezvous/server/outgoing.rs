@@ -36,7 +36,10 @@ impl Outgoing {
         Self {
             record: message.encode(),
             fd,
-            counts_as_mail: !matches!(message, ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_)),
+            counts_as_mail: !matches!(
+                message,
+                ToRank::Welcome { .. } | ToRank::Bells | ToRank::Segment | ToRank::Refused(_)
+            ),
         }
     }
 

@@ -528,8 +528,9 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
 
     let joined = stranger(&hall);
     socket::send(&joined, &hello, None).unwrap();
-    assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
-    assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
+    for _ in 0..3 {
+        assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
+    }
     socket::send(&joined, &ToBroker::Connect { peer: 1 }.encode(), None).unwrap();
     assert!(matches!(hears(&joined), Received::Closed));
     eventually("the violator is dead", || zero.board().state(1) == RankState::Dead);
