@@ -278,3 +278,53 @@ fn a_store_beside_an_allocation_is_named_in_debug_mode() {
         })
         .succeeds();
 }
+
+#[test]
+fn a_box_that_a_forked_child_drops_stays_its_parents() {
+    on_one_host(1, |_, shared| {
+        let value = shared.boxed(5_u64).unwrap();
+        let mut words = shared.vec::<u64>();
+        words.push(7).unwrap();
+        let handles = std::cell::Cell::new(Some((value, words)));
+        assert_eq!(in_child(|| drop(handles.take())), 0);
+        let (value, words) = handles.take().unwrap();
+        assert_eq!((value.get(), words.as_slice().unwrap().get(0)), (5, 7));
+        shared.free(value.into_address()).unwrap();
+    });
+}
+
+#[test]
+fn a_rank_that_cannot_open_the_memory_keeps_no_other_waiting() {
+    let done = one_host(2).run(|rank| {
+        outlive_sigterm();
+        let node = rank.node();
+        let threads = if rank.number == 1 { 40_000 } else { 1 };
+        let error = Shared::open(&node, threads).unwrap_err();
+        eprintln!("rank {}: {error}", rank.number);
+        // It stays: the other learns of it by the memory alone.
+        rank.meet("end");
+    });
+    done.succeeds().says("rank 1: 40000 threads cannot take part").says("rank 0: rank 1 has taken its part");
+}
+
+#[test]
+fn the_memory_opens_once_an_address_that_was_taken_is_free() {
+    one_host(2)
+        .with("MAPWIRE_SHARED_BASE", "0x3000_0000_0000")
+        .run(|rank| {
+            let node = rank.node();
+            if rank.number == 1 {
+                map_at(0x3000_0010_0000, 4096);
+            }
+            assert_eq!(Shared::open(&node, 1).unwrap_err().kind(), ErrorKind::Exists);
+            if rank.number == 1 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                // SAFETY: the page was mapped above, and nobody uses it.
+                unsafe { rustix::mm::munmap(0x3000_0010_0000 as *mut _, 4096) }.unwrap();
+            }
+            let shared = rank.shared(&node);
+            shared.barrier().unwrap();
+            shared.close().unwrap();
+        })
+        .succeeds();
+}
