@@ -2,6 +2,7 @@
 
 use core::sync::atomic::AtomicBool;
 use std::sync::Mutex;
+use std::thread;
 
 use super::classes::{CLASSES, class_of};
 use super::slabs::Slab;
@@ -77,8 +78,8 @@ fn what_threads_write_to_runs_stays_while_slabs_come_and_go() {
     let heap = heap(32 << 20);
     let passed = Mutex::new(Vec::<u64>::new());
     let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
+    thread::scope(|scope| {
+        let maker = scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
                 if passed.lock().unwrap().len() < 40
                     && let Ok(block) = heap.malloc(128 << 10)
@@ -87,22 +88,22 @@ fn what_threads_write_to_runs_stays_while_slabs_come_and_go() {
                 }
             }
         });
-        for _ in 0..2 {
+        let givers = [(); 2].map(|()| {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     let blocks = core::mem::take(&mut *passed.lock().unwrap());
                     blocks.into_iter().for_each(|block| heap.free(block).unwrap());
                     heap.trim();
                 }
-            });
-        }
+            })
+        });
         let runs = scope.spawn(|| {
             for _ in 0..300 {
                 let runs: Vec<u64> = (0..12).filter_map(|_| heap.malloc(RUN_UNITS * UNIT_BYTES).ok()).collect();
                 let words = || runs.iter().flat_map(|run| (0..RUN_UNITS).map(move |unit| run + unit * UNIT_BYTES));
                 let words = || words().map(|at| heap.segment().word32(at).unwrap());
                 words().for_each(|word| word.store(2, Ordering::Relaxed));
-                std::thread::yield_now();
+                thread::yield_now();
                 assert!(words().all(|word| word.load(Ordering::Relaxed) == 2));
                 runs.iter().for_each(|&run| heap.free(run).unwrap());
                 heap.trim();
@@ -110,7 +111,9 @@ fn what_threads_write_to_runs_stays_while_slabs_come_and_go() {
         });
         let result = runs.join();
         ended.store(true, Ordering::Relaxed);
-        assert!(result.is_ok());
+        // Joined, they have given back what they kept.
+        assert!(givers.map(thread::ScopedJoinHandle::join).iter().all(Result::is_ok));
+        assert!(maker.join().is_ok() && result.is_ok());
     });
     passed.into_inner().unwrap().into_iter().for_each(|block| heap.free(block).unwrap());
     heap.trim();
