@@ -5,7 +5,7 @@
 //!
 //! | part | begins at |
 //! |---|---|
-//! | its state and link ([`slabs`](super::slabs)) | 0 |
+//! | its link ([`slabs`](super::slabs)) | 0 |
 //! | a byte a block: what the program has done with it | of *small* blocks, up to 1 KiB, at 1/16 of the block's own offset: nothing is divided to find it; of others behind the next |
 //! | a bit a block: taken, by a program or a thread's cache | 4096 for small blocks, else 64 |
 //! | the blocks, aligned to the largest power of two in their size, to a page at most | behind these |

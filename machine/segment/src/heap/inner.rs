@@ -337,6 +337,9 @@ impl Inner {
                     return Ok(false);
                 }
                 if wanted != units && !self.units.change_run(&self.segment, unit, units, wanted) {
+                    if wanted > units {
+                        self.units.give(&self.segment, unit + units, wanted - units);
+                    }
                     return Err(HeapError::NotAllocated { address: self.address(self.units.offset_of(unit)) });
                 }
                 if wanted < units {

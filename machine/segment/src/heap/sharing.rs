@@ -7,9 +7,15 @@
 //! What two threads could both do is decided by one atomic operation on the slab's state. A thread that dies costs the slab it holds, and
 //! the blocks that it was about to give back.
 //!
+//! **Reuse.** A thread that has given its last block back, or has left its slab as full, may be slow: by the time it changes the state, the
+//! slab may be dissolved and its memory used anew. So the state lies in the unit's entry beside the class, never in the slab: a change
+//! succeeds only where a slab of this class is, in this state. A full slab is nobody's, so it does no harm if that is another than before.
+//!
 //! The words are behind traits, so that models run this very code.
 
-/// The slab's state: 0 before its first use.
+use super::units::slab_entry;
+
+/// States of a slab. One thread takes blocks from it.
 pub(super) const HELD: u32 = 1;
 /// All blocks were taken when its holder left it.
 pub(super) const FULL: u32 = 2;
@@ -25,16 +31,22 @@ pub(super) trait SlabWords {
     fn words(&self) -> u32;
     /// The bits of a word that stand for blocks.
     fn all_bits(&self, word: u32) -> u64;
-    fn load_state(&self) -> u32;
-    fn store_state(&self, state: u32);
-    /// Changes the state, if it is `from`.
-    fn change_state(&self, from: u32, to: u32) -> bool;
+    fn class(&self) -> usize;
+    /// The entry of the slab's first unit; outlives the slab.
+    fn load_entry(&self) -> u32;
+    /// Changes the entry, if it is `from`.
+    fn change_entry(&self, from: u32, to: u32) -> bool;
     /// The bits of blocks that are taken.
     fn load_bits(&self, word: u32) -> u64;
     /// Sets all bits; returns those that were set before.
     fn set_bits(&self, word: u32) -> u64;
     /// Clears these bits; returns what was set before.
     fn clear_bits(&self, word: u32, bits: u64) -> u64;
+}
+
+/// Changes the slab's state. False: it is not `from`, or there is no such slab any more.
+pub(super) fn change_state(slab: &impl SlabWords, from: u32, to: u32) -> bool {
+    slab.change_entry(slab_entry(slab.class(), 0, from), slab_entry(slab.class(), 0, to))
 }
 
 /// Blocks for the holder: those of one word, from word `from` on in turn. `None`: all are taken.
@@ -48,12 +60,15 @@ pub(super) fn take(slab: &impl SlabWords, from: u32) -> Option<(u32, u64)> {
     })
 }
 
-/// The holder leaves a slab that has no block for it. False: there is one by now, and it holds it still.
+/// The holder leaves a slab that has no block for it. False: there is one by now, and it holds the slab again.
 pub(super) fn leave_full(slab: &impl SlabWords) -> bool {
-    slab.store_state(FULL);
+    if !change_state(slab, HELD, FULL) {
+        // Only another process's stores make it so.
+        return true;
+    }
     // Whoever gave a block back before it was full has not listed it.
     let has_room = (0..slab.words()).any(|word| slab.load_bits(word) & slab.all_bits(word) != slab.all_bits(word));
-    !(has_room && slab.change_state(FULL, HELD))
+    !(has_room && change_state(slab, FULL, HELD))
 }
 
 /// What is to be done after blocks were given back.
@@ -63,17 +78,22 @@ pub(super) enum Given {
     Done,
     /// The caller puts the slab on the list of its class.
     List,
-    /// No block of the listed slab is taken.
+    /// No block of the listed slab is taken, as it seems.
     Empty,
 }
 
 /// Gives blocks of a word back, which the caller has.
 pub(super) fn give(slab: &impl SlabWords, word: u32, bits: u64) -> Given {
     let left = slab.clear_bits(word, bits) & !bits & slab.all_bits(word);
-    match slab.load_state() {
-        FULL if slab.change_state(FULL, LISTED) => Given::List,
-        LISTED if left == 0 && is_empty(slab) => Given::Empty,
-        _ => Given::Done,
+    // From here on the slab may be gone.
+    let entry = slab.load_entry();
+    let is = |state| entry == slab_entry(slab.class(), 0, state);
+    if is(FULL) && change_state(slab, FULL, LISTED) {
+        Given::List
+    } else if is(LISTED) && left == 0 && is_empty(slab) {
+        Given::Empty
+    } else {
+        Given::Done
     }
 }
 

@@ -16,9 +16,8 @@ const LIST_BYTES: u64 = 64;
 /// In a line: slabs that became empty since such were last looked for.
 const EMPTIED: u64 = 8;
 
-/// Words of a slab.
-const STATE: u64 = 0;
-const NEXT: u64 = 4;
+/// Word of a slab: its link.
+const NEXT: u64 = 0;
 
 /// So many slabs of a class become empty before their units are given back.
 const EMPTIES: u32 = 8;
@@ -43,7 +42,8 @@ pub(super) struct Slabs<'a> {
 
 impl<'a> Slabs<'a> {
     fn words(self, slab: Slab) -> Words<'a> {
-        Words { segment: self.segment, at: slab.at, class: &TABLE[slab.class] }
+        let entry = self.units.unit_of(slab.at).and_then(|unit| self.units.entry(self.segment, unit));
+        Words { segment: self.segment, entry, slab }
     }
 
     fn list(self, class: usize) -> List<'a> {
@@ -61,8 +61,7 @@ impl<'a> Slabs<'a> {
         let units = TABLE[class].units();
         let Some(unit) = self.units.take(self.segment, units.into(), 1)? else { return Ok(None) };
         let slab = Slab { at: self.units.offset_of(unit), class };
-        self.words(slab).store_state(HELD);
-        self.units.set_slab(self.segment, unit, units, class);
+        self.units.set_slab(self.segment, unit, units, class, HELD);
         Ok(Some(slab))
     }
 
@@ -71,7 +70,7 @@ impl<'a> Slabs<'a> {
             let unit = u64::from(sharing::pop(&self.list(class))?) - 1;
             let slab = Slab { at: self.units.offset_of(unit), class };
             let is_whole = self.units.are_usable(self.segment, unit, TABLE[class].units().into());
-            if is_whole && self.words(slab).change_state(LISTED, HELD) {
+            if is_whole && sharing::change_state(&self.words(slab), LISTED, HELD) {
                 return Some(slab);
             }
         }
@@ -90,15 +89,20 @@ impl<'a> Slabs<'a> {
 
     /// The caller holds the slab no more, which may have room.
     pub(super) fn leave(self, slab: Slab) {
-        let words = self.words(slab);
-        let is_empty = sharing::is_empty(&words);
-        words.store_state(LISTED);
-        self.push(slab);
+        let is_empty = sharing::is_empty(&self.words(slab));
+        self.list_held(slab);
         if is_empty {
             self.note_empty(slab.class);
         }
     }
 
+    fn list_held(self, slab: Slab) {
+        if sharing::change_state(&self.words(slab), HELD, LISTED) {
+            self.push(slab);
+        }
+    }
+
+    /// Puts a slab whose state the caller has made [`LISTED`] on its list.
     fn push(self, slab: Slab) {
         let unit = self.units.unit_of(slab.at).and_then(|unit| u32::try_from(unit + 1).ok());
         if let Some(number) = unit {
@@ -145,8 +149,7 @@ impl<'a> Slabs<'a> {
             }
         }
         for slab in others.into_iter().rev() {
-            self.words(slab).store_state(LISTED);
-            self.push(slab);
+            self.list_held(slab);
         }
     }
 
@@ -163,41 +166,39 @@ impl<'a> Slabs<'a> {
 /// The words of a slab. What is not in use counts as taken.
 struct Words<'a> {
     segment: &'a Segment,
-    at: u64,
-    class: &'static Class,
+    entry: Option<&'a AtomicU32>,
+    slab: Slab,
 }
 
 impl Words<'_> {
-    fn state(&self) -> Option<&AtomicU32> {
-        self.segment.word32(self.at + STATE)
+    fn kind(&self) -> &'static Class {
+        &TABLE[self.slab.class]
     }
 
     fn bits(&self, word: u32) -> Option<&AtomicU64> {
-        self.segment.word64(self.at + u64::from(self.class.bits_at + word * 8))
+        self.segment.word64(self.slab.at + u64::from(self.kind().bits_at + word * 8))
     }
 }
 
 impl SlabWords for Words<'_> {
     fn words(&self) -> u32 {
-        self.class.words()
+        self.kind().words()
     }
 
     fn all_bits(&self, word: u32) -> u64 {
-        self.class.bits(word)
+        self.kind().bits(word)
     }
 
-    fn load_state(&self) -> u32 {
-        self.state().map_or(0, |state| state.load(SeqCst))
+    fn class(&self) -> usize {
+        self.slab.class
     }
 
-    fn store_state(&self, to: u32) {
-        if let Some(state) = self.state() {
-            state.store(to, SeqCst);
-        }
+    fn load_entry(&self) -> u32 {
+        self.entry.map_or(0, |entry| entry.load(SeqCst))
     }
 
-    fn change_state(&self, from: u32, to: u32) -> bool {
-        self.state().is_some_and(|state| state.compare_exchange(from, to, SeqCst, SeqCst).is_ok())
+    fn change_entry(&self, from: u32, to: u32) -> bool {
+        self.entry.is_some_and(|entry| entry.compare_exchange(from, to, SeqCst, SeqCst).is_ok())
     }
 
     fn load_bits(&self, word: u32) -> u64 {

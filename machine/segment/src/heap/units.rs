@@ -38,6 +38,11 @@ const RUN: u32 = 0xff;
 /// The second of a run; the number is its length, divided by 2^24.
 const MORE: u32 = 0xfe;
 
+/// Entry of a unit of a slab that begins `back` units earlier, less than 256. The first unit's has the slab's state, others' have 0.
+pub(super) const fn slab_entry(class: usize, back: u32, state: u32) -> u32 {
+    (class as u32 + 1) | (back | state << 8) << (u32::BITS - NUMBER_BITS)
+}
+
 /// What begins at a unit, or holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
@@ -127,8 +132,8 @@ impl Units {
         }
         // The words of the first zone are always in use.
         let entry = segment.word32_in_use(ENTRIES_AT + offset / UNIT_BYTES * 4)?.load(Ordering::Relaxed);
-        // Such a slab is one unit, so the entry holds nothing but the class.
-        let class = entry.wrapping_sub(1) as usize;
+        // Such a slab is one unit.
+        let class = usize::from(entry as u8).wrapping_sub(1);
         (class < SMALL_CLASSES).then_some(class)
     }
 
@@ -145,8 +150,9 @@ impl Units {
         unit < end && units <= end - unit && segment.is_in_use(self.offset_of(unit), units * UNIT_BYTES)
     }
 
+    /// The entry of a unit.
     #[inline(always)]
-    fn entry<'a>(&self, segment: &'a Segment, unit: u64) -> Option<&'a AtomicU32> {
+    pub(super) fn entry<'a>(&self, segment: &'a Segment, unit: u64) -> Option<&'a AtomicU32> {
         let zone = self.zone(unit);
         segment.word32(zone.entries_at + (unit - zone.first) * 4)
     }
@@ -159,7 +165,7 @@ impl Units {
         match entry & IS {
             0 | MORE => Use::Nothing,
             RUN => Use::Run(u64::from(number) | self.more(segment, unit)),
-            class if class as usize <= CLASSES => Use::Slab { class: class as usize - 1, back: number },
+            class if class as usize <= CLASSES => Use::Slab { class: class as usize - 1, back: number & 0xff },
             _ => Use::Nothing,
         }
     }
@@ -170,11 +176,12 @@ impl Units {
         if entry & IS == MORE { u64::from(entry >> (u32::BITS - NUMBER_BITS)) << NUMBER_BITS } else { 0 }
     }
 
-    /// Says of units just taken that they are a slab.
-    pub(super) fn set_slab(&self, segment: &Segment, unit: u64, units: u32, class: usize) {
+    /// Says of units just taken that they are a slab in this state.
+    pub(super) fn set_slab(&self, segment: &Segment, unit: u64, units: u32, class: usize, state: u32) {
         for back in 0..units {
             if let Some(entry) = self.entry(segment, unit + u64::from(back)) {
-                entry.store((class as u32 + 1) | back << (u32::BITS - NUMBER_BITS), Ordering::Release);
+                let state = if back == 0 { state } else { 0 };
+                entry.store(slab_entry(class, back, state), Ordering::SeqCst);
             }
         }
     }
@@ -183,7 +190,7 @@ impl Units {
     pub(super) fn clear_slab(&self, segment: &Segment, unit: u64, units: u32) {
         for unit in (unit..).take(units as usize) {
             if let Some(entry) = self.entry(segment, unit) {
-                entry.store(0, Ordering::Release);
+                entry.store(0, Ordering::SeqCst);
             }
         }
     }

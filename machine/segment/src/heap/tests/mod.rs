@@ -9,6 +9,7 @@ mod oracle;
 mod processes;
 #[path = "../../../../../tests/random.rs"]
 mod random;
+mod reuse;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
