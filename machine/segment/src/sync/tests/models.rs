@@ -32,8 +32,8 @@ struct LoomWord {
 }
 
 impl LoomWord {
-    fn new() -> Self {
-        Self { value: AtomicU32::new(0), sleepers: LoomMutex::new(()), woken: Condvar::new() }
+    fn new(value: u32) -> Self {
+        Self { value: AtomicU32::new(value), sleepers: LoomMutex::new(()), woken: Condvar::new() }
     }
 }
 
@@ -142,6 +142,10 @@ struct Shared {
     waits: Loom,
     words: [LoomWord; 9],
     words64: [Ordered; 5],
+    /// Of threads that meet.
+    pair: LoomWord,
+    /// What the model counts for itself: loom sees no accesses to it.
+    seen: [std::sync::atomic::AtomicU32; 3],
     protected: Cell<u32>,
 }
 
@@ -154,8 +158,10 @@ impl Shared {
     fn new(is_late: bool) -> Arc<Self> {
         Arc::new(Self {
             waits: Loom::new(is_late),
-            words: [(); 9].map(|()| LoomWord::new()),
+            words: [(); 9].map(|()| LoomWord::new(0)),
             words64: [(); 5].map(|()| Ordered(AtomicU64::new(0))),
+            pair: LoomWord::new(2),
+            seen: Default::default(),
             protected: Cell::new(0),
         })
     }
@@ -179,15 +185,15 @@ impl Shared {
         RwLock { mutex: self.mutex(), readers: &self.words[6] }
     }
 
-    fn barrier(&self, count: u32) -> Barrier<'_, Loom, Ordered> {
-        let [bell, word, ..] = &self.words;
-        word.store(count);
-        let bell = Bell { waits: &self.waits, word: bell };
-        Barrier { state: &self.words64[0], bell, count: word, object: NAME }
+    /// Of two threads.
+    fn barrier(&self) -> Barrier<'_, Loom, Ordered> {
+        let bell = Bell { waits: &self.waits, word: &self.words[0] };
+        Barrier { state: &self.words64[0], bell, count: &self.pair, object: NAME }
     }
 
-    fn reduction(&self, count: u32) -> Reduction<'_, Loom, Ordered> {
-        let Barrier { state, bell, count, object } = self.barrier(count);
+    /// Of two threads.
+    fn reduction(&self) -> Reduction<'_, Loom, Ordered> {
+        let Barrier { state, bell, count, object } = self.barrier();
         let [_, value, ended, odd, even] = &self.words64;
         let [_, _, arrived, a, b, ..] = &self.words;
         Reduction { entered: state, bell, count, value, arrived, ended, results: [odd, even], takers: [a, b], object }
@@ -377,7 +383,7 @@ impl Word64 for Ordered {
 #[test]
 fn loom_threads_meet_in_a_barrier_again_and_again() {
     let body = |shared: &Shared, me: u32| {
-        let barrier = shared.barrier(2);
+        let barrier = shared.barrier();
         for turn in 1..=2 {
             // Without the barrier these would race.
             if turn % 2 == me % 2 {
@@ -392,14 +398,14 @@ fn loom_threads_meet_in_a_barrier_again_and_again() {
 #[test]
 fn loom_of_more_threads_than_a_barrier_counts_all_pass_in_rounds_of_as_many() {
     let body = |shared: &Shared, _| {
-        let [.., last, passed, begun] = &shared.words;
-        begun.add(1);
-        let is_last = shared.barrier(2).wait().unwrap();
-        last.add(is_last.into());
-        let passed = passed.add(1) + 1;
-        assert!(begun.load() >= passed.next_multiple_of(2));
+        let [begun, passed, last] = &shared.seen;
+        begun.fetch_add(1, Ordering::SeqCst);
+        let is_last = shared.barrier().wait().unwrap();
+        last.fetch_add(is_last.into(), Ordering::SeqCst);
+        let passed = passed.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(begun.load(Ordering::SeqCst) >= passed.next_multiple_of(2));
     };
-    check(4, false, 2, body, |shared| assert_eq!(shared.words[6].load(), 2));
+    check(4, false, 1, body, |shared| assert_eq!(shared.seen[2].load(Ordering::SeqCst), 2));
 }
 
 #[test]
@@ -407,18 +413,18 @@ fn loom_of_more_threads_than_a_reduction_counts_each_gets_the_sum_of_its_round()
     // Three threads meet six times: if one is late to take its result, the others are two rounds ahead.
     let body = |shared: &Shared, _| {
         loop {
-            let nth = shared.words[7].add(1);
+            let nth = shared.seen[0].fetch_add(1, Ordering::SeqCst);
             if nth >= 6 {
                 break;
             }
             let number = 1_u64 << nth;
-            let partner = shared.reduction(2).reduce(Reduce::Sum, number).unwrap() - number;
+            let partner = shared.reduction().reduce(Reduce::Sum, number).unwrap() - number;
             assert!(partner.is_power_of_two() && partner != number);
-            shared.words[8].add(partner as u32);
+            shared.seen[1].fetch_add(partner as u32, Ordering::SeqCst);
         }
     };
     // Each is the partner of one.
-    check(3, false, 1, body, |shared| assert_eq!(shared.words[8].load(), (1 << 6) - 1));
+    check(3, false, 1, body, |shared| assert_eq!(shared.seen[1].load(Ordering::SeqCst), (1 << 6) - 1));
 }
 
 #[test]
