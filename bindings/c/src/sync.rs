@@ -98,16 +98,16 @@ impl Drop for Published {
     }
 }
 
-/// The objects of the open memory in which `address` lies.
+/// The objects of the open memory in which `address` lies, that of an object of this kind.
 ///
 /// # Safety
 /// The memory is not closed while they are used.
 #[inline]
-pub(crate) unsafe fn objects<'a>(address: usize) -> Result<&'a Objects, Failure> {
+pub(crate) unsafe fn objects<'a>(address: usize, kind: &str) -> Result<&'a Objects, Failure> {
     match OPEN[0].at(address).or_else(|| in_others(address)) {
         // SAFETY: what a `Published` keeps until the memory is closed, which is later than the caller's use.
         Some(objects) => Ok(unsafe { &*objects }),
-        None => Err(nowhere(address)),
+        None => Err(nowhere(address, kind)),
     }
 }
 
@@ -117,15 +117,15 @@ fn in_others(address: usize) -> Option<*const Objects> {
 }
 
 #[cold]
-fn nowhere(address: usize) -> Failure {
+fn nowhere(address: usize, kind: &str) -> Failure {
     if OPEN.iter().all(|slot| slot.objects.load(Ordering::Relaxed).is_null()) {
         return Failure::state(
             "no memory that ranks of one host share is open: synchronisation objects need mw_shared_open and MAPWIRE_COHERENCE=auto",
         );
     }
     let message = format!(
-        "{address:#x} is not in memory that this process has open and that ranks of one host share: put synchronisation objects there \
-         (of such memories, {MEMORIES} at a time hold objects)"
+        "the {kind} at {address:#x} is not in memory that this process has open and that ranks of one host share: put synchronisation \
+         objects there (of such memories, {MEMORIES} at a time hold objects)"
     );
     Failure { status: mw_status_t::MW_ERR_ADDRESS, message }
 }
@@ -173,7 +173,7 @@ pub struct mw_mutex_t {
 #[inline]
 unsafe fn mutex_at<'a>(mutex: *const mw_mutex_t) -> Result<Mutex<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects(mutex.addr()) }?;
+    let objects = unsafe { objects(mutex.addr(), "mutex") }?;
     Ok(objects.mutex(objects.offset(mutex.addr()))?)
 }
 
@@ -274,7 +274,7 @@ pub struct mw_rwlock_t {
 #[inline]
 unsafe fn rwlock_at<'a>(lock: *const mw_rwlock_t) -> Result<RwLock<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects(lock.addr()) }?;
+    let objects = unsafe { objects(lock.addr(), "reader-writer lock") }?;
     Ok(objects.rwlock(objects.offset(lock.addr()))?)
 }
 
@@ -410,7 +410,7 @@ pub struct mw_cond_t {
 #[inline]
 unsafe fn condition_at<'a>(condition: *const mw_cond_t) -> Result<Condition<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects(condition.addr()) }?;
+    let objects = unsafe { objects(condition.addr(), "condition variable") }?;
     Ok(objects.condition(objects.offset(condition.addr()))?)
 }
 
@@ -526,7 +526,7 @@ pub unsafe extern "C" fn mw_once(once: *mut mw_once_t, routine: mw_once_fn) -> m
     call(|| {
         let routine = crate::arguments::required(routine, "routine")?;
         // SAFETY: the caller's promise.
-        let objects = unsafe { objects(once.addr()) }?;
+        let objects = unsafe { objects(once.addr(), "once") }?;
         let once: Once<'_> = objects.once(objects.offset(once.addr()))?;
         if once.begin()? {
             // SAFETY: the caller's function, which takes nothing.
