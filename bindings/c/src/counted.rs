@@ -23,7 +23,7 @@ pub struct mw_sem_t {
 #[inline]
 unsafe fn semaphore_at<'a>(semaphore: *const mw_sem_t) -> Result<Semaphore<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(semaphore.addr(), "semaphore") }?;
     Ok(objects.semaphore(objects.offset(semaphore.addr()))?)
 }
 
@@ -135,7 +135,7 @@ pub struct mw_flag_t {
 #[inline]
 unsafe fn flag_at<'a>(event: *const mw_flag_t) -> Result<Flag<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(event.addr(), "flag") }?;
     Ok(objects.flag(objects.offset(event.addr()))?)
 }
 
@@ -243,7 +243,7 @@ pub struct mw_barrier_t {
 #[inline]
 unsafe fn barrier_at<'a>(barrier: *const mw_barrier_t) -> Result<Barrier<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(barrier.addr(), "barrier") }?;
     Ok(objects.barrier_at(objects.offset(barrier.addr()))?)
 }
 
@@ -309,7 +309,7 @@ pub struct mw_reduction_t {
 #[inline]
 unsafe fn reduction_at<'a>(reduction: *const mw_reduction_t) -> Result<Reduction<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(reduction.addr(), "reduction") }?;
     Ok(objects.reduction(objects.offset(reduction.addr()))?)
 }
 
@@ -428,7 +428,7 @@ pub struct mw_queue_t {
 #[inline]
 unsafe fn queue_at<'a>(queue: *const mw_queue_t) -> Result<Queue<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(queue.addr(), "queue") }?;
     Ok(objects.queue(objects.offset(queue.addr()))?)
 }
 
@@ -491,7 +491,7 @@ pub unsafe extern "C" fn mw_queue_pop(queue: *mut mw_queue_t, value: Option<&mut
 pub unsafe extern "C" fn mw_queue_steal(queue: *mut mw_queue_t, value: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     taken(value, || {
         // SAFETY: the caller's promise.
-        let (queue, objects) = unsafe { (queue_at(queue)?, objects()?) };
+        let (queue, objects) = unsafe { (queue_at(queue)?, objects(queue.addr(), "queue")?) };
         for losses in 1_u64.. {
             match queue.steal()? {
                 Steal::Taken(value) => return Ok(Some(value)),

@@ -1,6 +1,7 @@
 //! Mutexes, reader-writer locks, condition variables, and what is done once, in shared memory.
 
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::Arc;
 
 use mapwire::sync::{Condition, Mutex, Objects, Once, RwLock, SyncError};
@@ -9,17 +10,81 @@ use crate::export::MW_FOREVER;
 use crate::failure::{Failure, call};
 use crate::status::mw_status_t;
 
-/// The objects of the memory that this process has open, or null. A forked child has its parent's.
-static OBJECTS: AtomicPtr<Objects> = AtomicPtr::new(core::ptr::null_mut());
+/// Most memories that a process has open with objects in them.
+const MEMORIES: usize = 16;
 
-/// Makes the objects of a memory those of this process, until it is dropped.
+/// The memories that this process has open. A forked child has its parent's.
+static OPEN: [Slot; MEMORIES] = [const { Slot::new() }; MEMORIES];
+
+/// A memory that is open, or nothing. It is changed while `version` is odd.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot {
+    version: AtomicUsize,
+    base: AtomicUsize,
+    bytes: AtomicUsize,
+    objects: AtomicPtr<Objects>,
+}
+
+impl Slot {
+    const fn new() -> Self {
+        let objects = AtomicPtr::new(core::ptr::null_mut());
+        Self { version: AtomicUsize::new(0), base: AtomicUsize::new(0), bytes: AtomicUsize::new(0), objects }
+    }
+
+    /// The objects of the memory here, if `address` is in it. One that changes meanwhile is not the caller's, which stays open.
+    #[inline(always)]
+    fn at(&self, address: usize) -> Option<*const Objects> {
+        let version = self.version.load(Ordering::Acquire);
+        if address.wrapping_sub(self.base.load(Ordering::Relaxed)) >= self.bytes.load(Ordering::Relaxed) {
+            return None;
+        }
+        let objects = self.objects.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let is_whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+        is_whole.then_some(objects.cast_const())
+    }
+
+    /// Puts a memory here; false: there is one.
+    fn fill(&self, range: Range<usize>, objects: *const Objects) -> bool {
+        let version = self.version.load(Ordering::Acquire);
+        let is_free = version.is_multiple_of(2) && self.objects.load(Ordering::Relaxed).is_null();
+        let (relaxed, change) = (Ordering::Relaxed, version.wrapping_add(1));
+        if !is_free || self.version.compare_exchange(version, change, Ordering::AcqRel, relaxed).is_err() {
+            return false;
+        }
+        self.change(version, range, objects);
+        true
+    }
+
+    /// Takes the memory of these objects from here, if it is here.
+    fn clear(&self, objects: *const Objects) {
+        if core::ptr::eq(self.objects.load(Ordering::Relaxed), objects) {
+            let version = self.version.fetch_add(1, Ordering::AcqRel);
+            self.change(version, 0..0, core::ptr::null());
+        }
+    }
+
+    /// Only for the thread that has made `version` odd.
+    fn change(&self, version: usize, range: Range<usize>, objects: *const Objects) {
+        fence(Ordering::Release);
+        self.base.store(range.start, Ordering::Relaxed);
+        self.bytes.store(range.len(), Ordering::Relaxed);
+        self.objects.store(objects.cast_mut(), Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// Makes the objects of a memory those of its addresses in this process, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Published(Option<Arc<Objects>>);
 
 impl Published {
     pub(crate) fn new(objects: Option<&Arc<Objects>>) -> Self {
         if let Some(objects) = objects {
-            OBJECTS.store(Arc::as_ptr(objects).cast_mut(), Ordering::Release);
+            let range = objects.segment().range();
+            // Without a slot its objects are refused.
+            let _ = OPEN.iter().any(|slot| slot.fill(range.clone(), Arc::as_ptr(objects)));
         }
         Self(objects.cloned())
     }
@@ -28,27 +93,41 @@ impl Published {
 impl Drop for Published {
     fn drop(&mut self) {
         if let Some(objects) = &self.0 {
-            let (mine, none) = (Arc::as_ptr(objects).cast_mut(), core::ptr::null_mut());
-            let _ = OBJECTS.compare_exchange(mine, none, Ordering::AcqRel, Ordering::Relaxed);
+            OPEN.iter().for_each(|slot| slot.clear(Arc::as_ptr(objects)));
         }
     }
 }
 
-/// The objects of the open memory.
+/// The objects of the open memory in which `address` lies, that of an object of this kind.
 ///
 /// # Safety
 /// The memory is not closed while they are used.
 #[inline]
-pub(crate) unsafe fn objects<'a>() -> Result<&'a Objects, Failure> {
-    // SAFETY: null, or what a `Published` keeps until the memory is closed, which is later than the caller's use.
-    unsafe { OBJECTS.load(Ordering::Acquire).as_ref() }.ok_or_else(not_open)
+pub(crate) unsafe fn objects<'a>(address: usize, kind: &str) -> Result<&'a Objects, Failure> {
+    match OPEN[0].at(address).or_else(|| in_others(address)) {
+        // SAFETY: what a `Published` keeps until the memory is closed, which is later than the caller's use.
+        Some(objects) => Ok(unsafe { &*objects }),
+        None => Err(nowhere(address, kind)),
+    }
 }
 
 #[cold]
-fn not_open() -> Failure {
-    Failure::state(
-        "no memory that ranks of one host share is open: synchronisation objects need mw_shared_open and MAPWIRE_COHERENCE=auto",
-    )
+fn in_others(address: usize) -> Option<*const Objects> {
+    OPEN[1..].iter().find_map(|slot| slot.at(address))
+}
+
+#[cold]
+fn nowhere(address: usize, kind: &str) -> Failure {
+    if OPEN.iter().all(|slot| slot.objects.load(Ordering::Relaxed).is_null()) {
+        return Failure::state(
+            "no memory that ranks of one host share is open: synchronisation objects need mw_shared_open and MAPWIRE_COHERENCE=auto",
+        );
+    }
+    let message = format!(
+        "the {kind} at {address:#x} is not in memory that this process has open and that ranks of one host share: put synchronisation \
+         objects there (of such memories, {MEMORIES} at a time hold objects)"
+    );
+    Failure { status: mw_status_t::MW_ERR_ADDRESS, message }
 }
 
 impl From<SyncError> for Failure {
@@ -94,7 +173,7 @@ pub struct mw_mutex_t {
 #[inline]
 unsafe fn mutex_at<'a>(mutex: *const mw_mutex_t) -> Result<Mutex<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(mutex.addr(), "mutex") }?;
     Ok(objects.mutex(objects.offset(mutex.addr()))?)
 }
 
@@ -195,7 +274,7 @@ pub struct mw_rwlock_t {
 #[inline]
 unsafe fn rwlock_at<'a>(lock: *const mw_rwlock_t) -> Result<RwLock<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(lock.addr(), "reader-writer lock") }?;
     Ok(objects.rwlock(objects.offset(lock.addr()))?)
 }
 
@@ -331,7 +410,7 @@ pub struct mw_cond_t {
 #[inline]
 unsafe fn condition_at<'a>(condition: *const mw_cond_t) -> Result<Condition<'a>, Failure> {
     // SAFETY: this function's contract.
-    let objects = unsafe { objects() }?;
+    let objects = unsafe { objects(condition.addr(), "condition variable") }?;
     Ok(objects.condition(objects.offset(condition.addr()))?)
 }
 
@@ -447,7 +526,7 @@ pub unsafe extern "C" fn mw_once(once: *mut mw_once_t, routine: mw_once_fn) -> m
     call(|| {
         let routine = crate::arguments::required(routine, "routine")?;
         // SAFETY: the caller's promise.
-        let objects = unsafe { objects() }?;
+        let objects = unsafe { objects(once.addr(), "once") }?;
         let once: Once<'_> = objects.once(objects.offset(once.addr()))?;
         if once.begin()? {
             // SAFETY: the caller's function, which takes nothing.
@@ -456,4 +535,36 @@ pub unsafe extern "C" fn mw_once(once: *mut mw_once_t, routine: mw_once_fn) -> m
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_in_the_open_memory_that_has_it() {
+        let slots = [const { Slot::new() }; 2];
+        let objects = [1, 2, 3].map(|nth| core::ptr::without_provenance::<Objects>(64 * nth));
+        let at = |address| slots.iter().find_map(|slot| slot.at(address));
+        let fill = |start, nth: usize| slots.iter().any(|slot| slot.fill(start..start + 10, objects[nth]));
+        assert_eq!(at(0), None);
+        assert!(fill(10, 0) && fill(30, 1) && !fill(50, 2));
+        let found = [9, 10, 19, 20, 30, 39, 40].map(at);
+        let (first, second) = (Some(objects[0]), Some(objects[1]));
+        assert_eq!(found, [None, first, first, None, second, second, None]);
+        slots.iter().for_each(|slot| slot.clear(objects[0]));
+        assert_eq!([10, 30].map(at), [None, second]);
+        assert!(fill(50, 2));
+        assert_eq!([10, 30, 50].map(at), [None, second, Some(objects[2])]);
+    }
+
+    #[test]
+    fn a_slot_that_changes_is_passed_over() {
+        let slot = Slot::new();
+        let objects = core::ptr::without_provenance::<Objects>(64);
+        assert!(slot.fill(10..20, objects));
+        slot.version.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(slot.at(10), None);
+        assert!(!slot.fill(30..40, objects));
+    }
 }

@@ -10,7 +10,8 @@
 //! | `rwlock` | one writer or many readers |
 //! | `condition` | waiting with a mutex unlocked |
 //! | `semaphore` | a count to take from |
-//! | `barrier`, `round` | threads that meet |
+//! | `barrier` | threads that meet |
+//! | `round` | the rounds of a numbered barrier |
 //! | `reduction` | a sum, a least or greatest value of threads that meet |
 //! | `once` | what one thread does for all |
 //! | `deque` | a queue of work that others steal from |

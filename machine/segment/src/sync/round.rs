@@ -1,4 +1,4 @@
-//! Rounds of a barrier: who has arrived waits for the round to end.
+//! Rounds of a numbered barrier: who has arrived waits for the round to end.
 
 use crate::sync::error::SyncError;
 use crate::sync::words::{Rounds, Waits, Word};

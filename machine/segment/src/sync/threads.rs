@@ -25,8 +25,10 @@ pub(crate) const NUMBER: u32 = (1 << 30) - 1;
 /// What the heap fills freed memory with where it is debugged, and what a destroyed object says.
 pub const FREED: u32 = u32::from_ne_bytes([FREED_BYTE; 4]);
 
-/// Words of a line. The first: how often it was given, and whether it is.
+/// Words of a line. The first: how often it was given, and in the lowest bit whether it is.
 const GIVEN: u64 = 0;
+/// In the first word: a thread has taken the line, and says who it is; the line is not given yet. If it ends then, the line is lost.
+const FILLING: u64 = 1 << 63;
 const PID_TID: u64 = 8;
 /// The rank, and the namespace of the numbers.
 const RANK_SPACE: u64 = 16;
@@ -41,6 +43,8 @@ const NEXT: u64 = 0;
 thread_local! {
     /// For which opening of which memory this thread has a number, and the number.
     static MINE: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// How many locks this thread reads without a note, at most.
+    static UNNOTED: Cell<usize> = const { Cell::new(0) };
     static LINES_HELD: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -51,6 +55,8 @@ struct Line {
     life: u32,
     number: u32,
     given: u64,
+    /// Locks that the thread reads without a note of it in the line, because it reads too many at a time.
+    unnoted: Vec<u64>,
 }
 
 impl Drop for Line {
@@ -132,22 +138,32 @@ impl Threads {
                 let line = next.fetch_add(1, Ordering::Relaxed) % (LINES - 1) + 1;
                 let word = self.word(line as u32, GIVEN);
                 let seen = word.load(Ordering::Acquire);
-                if seen & 1 == 1 && !(takes_dead && self.identity(line as u32).has_ended(&mine)) {
+                if seen & FILLING != 0 || seen & 1 == 1 && !(takes_dead && self.identity(line as u32).has_ended(&mine))
+                {
                     continue;
                 }
                 // The lock learns from this line that its reader has ended.
                 if READS.iter().any(|&read| self.get(line as u32, read) != 0) {
                     continue;
                 }
-                let given = (seen | 1).wrapping_add(2);
+                let given = (seen | 1).wrapping_add(2) & !FILLING;
                 let number = ((given >> 1) << LINE_BITS) as u32 & NUMBER | line as u32;
                 // Numbers that could be taken for something else are left out: the next gift of the line has another.
                 let is_odd_one = number == FREED & NUMBER;
-                let given = if is_odd_one { given.wrapping_add(2) } else { given };
+                let given = if is_odd_one { given.wrapping_add(2) & !FILLING } else { given };
                 let number = if is_odd_one { (number + (1 << LINE_BITS)) & NUMBER } else { number };
-                if word.compare_exchange(seen, given, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                let filling = given & !1 | FILLING;
+                if word.compare_exchange(seen, filling, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     self.fill(number, &mine);
-                    let line = Line { segment: Arc::downgrade(&self.segment), owner: Owner::me(), life, number, given };
+                    word.store(given, Ordering::Release);
+                    let line = Line {
+                        segment: Arc::downgrade(&self.segment),
+                        owner: Owner::me(),
+                        life,
+                        number,
+                        given,
+                        unnoted: Vec::new(),
+                    };
                     let mut line = Some(line);
                     let _ = LINES_HELD.try_with(|lines| lines.borrow_mut().extend(line.take()));
                     // At the thread's very end nothing gives it back: whoever needs it finds the thread dead.
@@ -221,6 +237,26 @@ impl Threads {
     fn lines(&self) -> impl Iterator<Item = u32> {
         let tried = self.word(0, NEXT).load(Ordering::Relaxed).saturating_add(1).min(LINES);
         1..tried as u32
+    }
+
+    /// Uses the calling thread's list of the locks that it reads without a note; its line is given back with it, and a forked child has
+    /// another. `None`: the thread is at its very end.
+    pub(crate) fn with_unnoted<R>(&self, body: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
+        let life = self.life.load(Ordering::Relaxed);
+        let in_lines = |lines: &RefCell<Vec<Line>>| {
+            let mut lines = lines.borrow_mut();
+            let line = lines.iter_mut().find(|line| line.life == life && line.owner.is_me())?;
+            let result = body(&mut line.unnoted);
+            UNNOTED.set(lines.iter().map(|line| line.unnoted.len()).sum());
+            Some(result)
+        };
+        LINES_HELD.try_with(in_lines).ok().flatten()
+    }
+
+    /// Whether the calling thread reads the lock at `offset` without a note.
+    #[inline]
+    pub(crate) fn reads_unnoted(&self, offset: u64) -> bool {
+        UNNOTED.get() > 0 && self.with_unnoted(|unnoted| unnoted.contains(&offset)) == Some(true)
     }
 
     /// Where thread `number` notes that it reads a lock; `None`: it reads as many as are noted.

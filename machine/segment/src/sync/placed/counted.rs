@@ -7,7 +7,6 @@ use super::Place;
 use crate::sync::error::SyncError;
 use crate::sync::objects::Objects;
 use crate::sync::reduction::{self, Number, Reduce};
-use crate::sync::round::Round;
 use crate::sync::threads::FREED;
 use crate::sync::{barrier, bell, once, semaphore};
 
@@ -225,14 +224,6 @@ pub struct Barrier<'a> {
     place: Place<'a, AtomicU32, { BARRIER_BYTES as usize / 4 }>,
 }
 
-/// A barrier among the first words of an object.
-#[inline]
-fn barrier_of<'a, const N: usize>(place: &Place<'a, AtomicU32, N>) -> barrier::Barrier<'a, Objects> {
-    let [round, arrived, count, _] = place.words.first_chunk().expect("an object has the words of a barrier");
-    let round = Round { waits: place.objects, word: round };
-    barrier::Barrier { round, arrived, count, object: place.name() }
-}
-
 fn init_barrier<const N: usize>(place: &Place<'_, AtomicU32, N>, count: u32) -> Result<(), SyncError> {
     if count == 0 || count == FREED {
         let legal = "a barrier waits for a thread at least";
@@ -243,7 +234,15 @@ fn init_barrier<const N: usize>(place: &Place<'_, AtomicU32, N>, count: u32) -> 
     Ok(())
 }
 
-impl Barrier<'_> {
+impl<'a> Barrier<'a> {
+    #[inline]
+    fn core(&self) -> barrier::Barrier<'a, Objects, AtomicU64> {
+        let Place { objects, offset, .. } = self.place;
+        let [_, _, count, bell] = self.place.words;
+        let bell = bell::Bell { waits: objects, word: bell };
+        barrier::Barrier { state: objects.table_word64(offset), bell, count, object: self.place.name() }
+    }
+
     /// Makes it a barrier of `count` threads, whatever was there.
     ///
     /// # Errors
@@ -257,13 +256,13 @@ impl Barrier<'_> {
         self.place.destroy();
     }
 
-    /// Waits until as many threads have arrived as it counts. True in the last of them.
+    /// Waits until as many threads have arrived as it counts, of any number that use it. True in the last of them.
     ///
     /// # Errors
     /// It was not initialised, or is destroyed; the memory is at its end.
     #[inline]
     pub fn wait(&self) -> Result<bool, SyncError> {
-        barrier_of(&self.place).wait(|| {})
+        self.core().wait()
     }
 }
 
@@ -273,7 +272,24 @@ pub struct Reduction<'a> {
     place: Place<'a, AtomicU32, { REDUCTION_BYTES as usize / 4 }>,
 }
 
-impl Reduction<'_> {
+impl<'a> Reduction<'a> {
+    #[inline]
+    fn core(&self) -> reduction::Reduction<'a, Objects, AtomicU64> {
+        let Place { objects, offset, words, .. } = self.place;
+        let word64 = |at| objects.table_word64(offset + at);
+        reduction::Reduction {
+            entered: word64(0),
+            count: &words[2],
+            bell: bell::Bell { waits: objects, word: &words[3] },
+            value: word64(16),
+            results: [word64(24), word64(32)],
+            ended: word64(40),
+            takers: [&words[12], &words[13]],
+            arrived: &words[14],
+            object: self.place.name(),
+        }
+    }
+
     /// Makes it a reduction over `count` threads, whatever was there.
     ///
     /// # Errors
@@ -292,10 +308,7 @@ impl Reduction<'_> {
     /// # Errors
     /// Others ask for another reduction in this round; it was not initialised, or is destroyed; the memory is at its end.
     pub fn reduce<T: Number>(&self, what: Reduce, value: T) -> Result<T, SyncError> {
-        let place = &self.place;
-        let kinds = [&place.words[4], &place.words[5]];
-        let values = [24, 32].map(|at| place.objects.table_word64(place.offset + at));
-        reduction::Reduction { barrier: barrier_of(place), kinds, values }.reduce(what, value)
+        self.core().reduce(what, value)
     }
 }
 

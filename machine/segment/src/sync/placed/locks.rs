@@ -1,6 +1,5 @@
 //! Mutexes, reader-writer locks and condition variables in a segment.
 
-use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::Place;
@@ -17,24 +16,6 @@ pub const CONDITION_BYTES: u64 = 16;
 
 /// The word of the readers' count, behind those of the mutex.
 const READERS: usize = 8;
-
-thread_local! {
-    /// How many locks this thread reads without a note of it in its line, because it reads too many at a time, and their addresses.
-    static UNNOTED_COUNT: Cell<usize> = const { Cell::new(0) };
-    static UNNOTED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Whether this thread reads the lock at `address` without a note.
-fn reads_unnoted(address: usize) -> bool {
-    UNNOTED_COUNT.get() > 0 && UNNOTED.with_borrow(|unnoted| unnoted.contains(&address))
-}
-
-fn change_unnoted(change: impl FnOnce(&mut Vec<usize>)) {
-    UNNOTED.with_borrow_mut(|unnoted| {
-        change(unnoted);
-        UNNOTED_COUNT.set(unnoted.len());
-    });
-}
 
 /// A mutex among the first words of an object.
 #[inline]
@@ -213,7 +194,7 @@ impl<'a> RwLock<'a> {
         };
         let end = |content| match note {
             Some(note) => note.store(content, Ordering::Release),
-            None if content != 0 => change_unnoted(|unnoted| unnoted.push(self.address())),
+            None if content != 0 => drop(threads.with_unnoted(|unnoted| unnoted.push(offset))),
             None => {}
         };
         begin();
@@ -273,11 +254,11 @@ impl<'a> RwLock<'a> {
     pub fn unlock(&self) -> Result<(), SyncError> {
         let threads = self.place.objects.threads();
         let me = threads.me()?;
-        if reads_unnoted(self.address()) {
+        if threads.reads_unnoted(self.place.offset) {
             self.core().unlock_read()?;
-            change_unnoted(|unnoted| {
-                let at = unnoted.iter().position(|&address| address == self.address());
-                at.map(|at| unnoted.swap_remove(at));
+            threads.with_unnoted(|unnoted| {
+                let at = unnoted.iter().position(|&offset| offset == self.place.offset);
+                at.map(|at| unnoted.swap_remove(at))
             });
             return Ok(());
         }
@@ -289,13 +270,10 @@ impl<'a> RwLock<'a> {
         self.core().unlock_write(me)
     }
 
-    fn address(&self) -> usize {
-        self.place.words.as_ptr().addr()
-    }
-
     /// Whether thread `me`, the calling one, reads it.
     fn is_read_by(&self, me: u32) -> bool {
-        reads_unnoted(self.address()) || self.place.objects.threads().note(me, self.place.offset).is_some()
+        let threads = self.place.objects.threads();
+        threads.reads_unnoted(self.place.offset) || threads.note(me, self.place.offset).is_some()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Semaphores, flags, barriers, reductions, queues and what is done once, by threads.
 
+use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use mapwire_host::waiting::now_ns;
@@ -94,6 +95,57 @@ fn a_barrier_of_some_threads_has_one_last_in_each_round() {
     assert_eq!(last.load(Ordering::Relaxed), 500);
 }
 
+/// Calls `meet` in 4 threads for each of the numbers from 1 to `calls`, an even one, so that two can always meet.
+fn by_four_threads(calls: u64, meet: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(1);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number > calls {
+                        break;
+                    }
+                    meet(number);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn of_more_threads_than_a_barrier_counts_as_many_pass_in_each_round_as_it_counts() {
+    let objects = alone();
+    let barrier = objects.barrier_at(AT).unwrap();
+    barrier.init(2).unwrap();
+    let (begun, passed, last) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    by_four_threads(20_000, |_| {
+        begun.fetch_add(1, Ordering::SeqCst);
+        last.fetch_add(barrier.wait().unwrap().into(), Ordering::SeqCst);
+        let passed = passed.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(begun.load(Ordering::SeqCst) >= passed.next_multiple_of(2));
+    });
+    assert_eq!(last.into_inner(), 10_000);
+}
+
+#[test]
+fn of_more_threads_than_a_reduction_counts_each_gets_what_is_made_in_its_round() {
+    const CALLS: u64 = 20_000;
+    let objects = alone();
+    let reduction = objects.reduction(AT).unwrap();
+    reduction.init(2).unwrap();
+    let partners: Vec<_> = (0..=CALLS).map(|_| AtomicU64::new(0)).collect();
+    by_four_threads(CALLS, |number| {
+        let partner = reduction.reduce(Reduce::Sum, number).unwrap() - number;
+        partners[number as usize].store(partner, Ordering::Relaxed);
+    });
+    for number in 1..=CALLS {
+        let partner = partners[number as usize].load(Ordering::Relaxed);
+        assert!((1..=CALLS).contains(&partner) && partner != number, "{number} met {partner}");
+        assert_eq!(partners[partner as usize].load(Ordering::Relaxed), number);
+    }
+}
+
 #[test]
 fn reductions_give_all_threads_what_a_loop_would() {
     let objects = alone();
@@ -130,7 +182,7 @@ fn another_reduction_in_the_same_round_is_refused() {
     reduction.init(2).unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(|| reduction.reduce(Reduce::Sum, 1_u64));
-        while objects.segment().word32(AT + 16).unwrap().load(Ordering::Relaxed) == 0 {
+        while objects.segment().word32(AT).unwrap().load(Ordering::Relaxed) == 0 {
             thread::yield_now();
         }
         assert!(matches!(reduction.reduce(Reduce::Min, 1_u64), Err(SyncError::OtherReduction(_))));

@@ -201,6 +201,27 @@ fn a_thread_reads_any_number_of_locks_at_a_time() {
 }
 
 #[test]
+fn what_a_thread_reads_in_any_number_is_neither_its_forked_childs_nor_another_memorys() {
+    let read_all = |objects: &Objects| {
+        (0..9).for_each(|nth| objects.rwlock(AT + 64 * nth).unwrap().read().unwrap());
+    };
+    let unlocks_none = |objects: &Objects| {
+        let unlock = |nth: u64| objects.rwlock(AT + 64 * nth).unwrap().unlock();
+        (0..9).all(|nth| matches!(unlock(nth), Err(SyncError::NotHeld { .. })))
+    };
+    let objects = alone();
+    read_all(&objects);
+    let mut child = super::Child::start(|| if unlocks_none(&objects) { 0 } else { 1 });
+    assert_eq!(child.code(), 0);
+    let base = objects.segment().base();
+    drop(objects);
+    // At the same addresses, read by another thread.
+    let objects = ranks(&segment_at(base, Word::default()), 1, 1).remove(0);
+    thread::scope(|scope| scope.spawn(|| read_all(&objects)).join().unwrap());
+    assert!(unlocks_none(&objects));
+}
+
+#[test]
 fn items_pass_through_a_bounded_buffer_of_a_mutex_and_two_conditions() {
     let objects = alone();
     let items = std::sync::Mutex::new(VecDeque::new());

@@ -42,9 +42,13 @@ fn segment() -> Arc<Segment> {
 }
 
 fn segment_of(vigil: Word) -> Arc<Segment> {
+    segment_at(free_base(), vigil)
+}
+
+fn segment_at(base: usize, vigil: Word) -> Arc<Segment> {
     let file = memfd::create_growing("test").unwrap();
     let patience = Patience::new(WaitStrategy::default(), 2, core::hint::spin_loop);
-    let segment = Segment::map(file, free_base(), BYTES, 0, patience, Box::new(vigil)).unwrap();
+    let segment = Segment::map(file, base, BYTES, 0, patience, Box::new(vigil)).unwrap();
     segment.grow_to(10 << 20).unwrap();
     Arc::new(segment)
 }

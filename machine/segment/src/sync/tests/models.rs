@@ -17,6 +17,7 @@ use crate::sync::deque::{self, DequeWords, Steal, Word64};
 use crate::sync::error::{Object, SyncError, Who};
 use crate::sync::mutex::{Mutex, MutexWords};
 use crate::sync::once::Once;
+use crate::sync::reduction::{Reduce, Reduction};
 use crate::sync::round::Round;
 use crate::sync::rwlock::RwLock;
 use crate::sync::semaphore::Semaphore;
@@ -31,8 +32,8 @@ struct LoomWord {
 }
 
 impl LoomWord {
-    fn new() -> Self {
-        Self { value: AtomicU32::new(0), sleepers: LoomMutex::new(()), woken: Condvar::new() }
+    fn new(value: u32) -> Self {
+        Self { value: AtomicU32::new(value), sleepers: LoomMutex::new(()), woken: Condvar::new() }
     }
 }
 
@@ -64,7 +65,9 @@ impl Word for LoomWord {
         before
     }
     fn sub(&self, by: u32) -> u32 {
-        self.value.fetch_sub(by, Ordering::AcqRel)
+        let before = self.value.fetch_sub(by, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        before
     }
 }
 
@@ -138,6 +141,11 @@ const NAME: Object = Object::Lock(0);
 struct Shared {
     waits: Loom,
     words: [LoomWord; 9],
+    words64: [Ordered; 5],
+    /// Of threads that meet.
+    pair: LoomWord,
+    /// What the model counts for itself: loom sees no accesses to it.
+    seen: [std::sync::atomic::AtomicU32; 3],
     protected: Cell<u32>,
 }
 
@@ -148,7 +156,14 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn new(is_late: bool) -> Arc<Self> {
-        Arc::new(Self { waits: Loom::new(is_late), words: [(); 9].map(|()| LoomWord::new()), protected: Cell::new(0) })
+        Arc::new(Self {
+            waits: Loom::new(is_late),
+            words: [(); 9].map(|()| LoomWord::new(0)),
+            words64: [(); 5].map(|()| Ordered(AtomicU64::new(0))),
+            pair: LoomWord::new(2),
+            seen: Default::default(),
+            protected: Cell::new(0),
+        })
     }
 
     fn mutex(&self) -> Mutex<'_, Loom> {
@@ -168,6 +183,20 @@ impl Shared {
 
     fn rwlock(&self) -> RwLock<'_, Loom> {
         RwLock { mutex: self.mutex(), readers: &self.words[6] }
+    }
+
+    /// Of two threads.
+    fn barrier(&self) -> Barrier<'_, Loom, Ordered> {
+        let bell = Bell { waits: &self.waits, word: &self.words[0] };
+        Barrier { state: &self.words64[0], bell, count: &self.pair, object: NAME }
+    }
+
+    /// Of two threads.
+    fn reduction(&self) -> Reduction<'_, Loom, Ordered> {
+        let Barrier { state, bell, count, object } = self.barrier();
+        let [_, value, ended, odd, even] = &self.words64;
+        let [_, _, arrived, a, b, ..] = &self.words;
+        Reduction { entered: state, bell, count, value, arrived, ended, results: [odd, even], takers: [a, b], object }
     }
 
     fn count(&self) {
@@ -325,22 +354,96 @@ fn loom_a_reader_writer_lock_excludes_writers_from_all() {
     check(3, false, 2, body, |shared| assert_eq!(shared.protected.get(), 2));
 }
 
+/// A word of 8 bytes whose exchanges and ordered loads are in one order.
+struct Ordered(AtomicU64);
+
+impl Word64 for Ordered {
+    fn load(&self, order: Ordering) -> u64 {
+        if order == Ordering::SeqCst {
+            fence(order);
+        }
+        self.0.load(Ordering::Acquire)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn replace(&self, old: u64, new: u64) -> bool {
+        let replaced = self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        replaced.is_ok()
+    }
+    fn full_fence() {
+        fence(Ordering::SeqCst);
+    }
+    fn release_fence() {
+        fence(Ordering::Release);
+    }
+}
+
 #[test]
 fn loom_threads_meet_in_a_barrier_again_and_again() {
     let body = |shared: &Shared, me: u32| {
-        let [round, arrived, count, ..] = &shared.words;
-        count.store(2);
-        let round = Round { waits: &shared.waits, word: round };
-        let barrier = Barrier { round, arrived, count, object: NAME };
+        let barrier = shared.barrier();
         for turn in 1..=2 {
             // Without the barrier these would race.
             if turn % 2 == me % 2 {
                 shared.count();
             }
-            barrier.wait(|| {}).unwrap();
+            barrier.wait().unwrap();
         }
     };
     check(2, false, 4, body, |shared| assert_eq!(shared.protected.get(), 2));
+}
+
+#[test]
+fn loom_of_more_threads_than_a_barrier_counts_all_pass_in_rounds_of_as_many() {
+    let body = |shared: &Shared, _| {
+        let [begun, passed, last] = &shared.seen;
+        begun.fetch_add(1, Ordering::SeqCst);
+        let is_last = shared.barrier().wait().unwrap();
+        last.fetch_add(is_last.into(), Ordering::SeqCst);
+        let passed = passed.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(begun.load(Ordering::SeqCst) >= passed.next_multiple_of(2));
+    };
+    check(4, false, 1, body, |shared| assert_eq!(shared.seen[2].load(Ordering::SeqCst), 2));
+}
+
+#[test]
+fn loom_of_more_threads_than_a_reduction_counts_each_gets_the_sum_of_its_round() {
+    // Three threads meet six times: if one is late to take its result, the others are two rounds ahead.
+    let body = |shared: &Shared, _| {
+        loop {
+            let nth = shared.seen[0].fetch_add(1, Ordering::SeqCst);
+            if nth >= 6 {
+                break;
+            }
+            let number = 1_u64 << nth;
+            let partner = shared.reduction().reduce(Reduce::Sum, number).unwrap() - number;
+            assert!(partner.is_power_of_two() && partner != number);
+            shared.seen[1].fetch_add(partner as u32, Ordering::SeqCst);
+        }
+    };
+    // Each is the partner of one.
+    check(3, false, 1, body, |shared| assert_eq!(shared.seen[1].load(Ordering::SeqCst), (1 << 6) - 1));
+}
+
+#[test]
+fn loom_who_waits_for_a_round_is_woken_at_its_end() {
+    let body = |shared: &Shared, me: u32| {
+        let [word, arrived, ..] = &shared.words;
+        let round = Round { waits: &shared.waits, word };
+        let now = round.now();
+        if me == 1 {
+            shared.count();
+        }
+        if arrived.add(1) == 2 {
+            round.end(now);
+        } else {
+            assert!(round.wait(now, None).unwrap());
+        }
+        assert_eq!(shared.protected.get(), 1);
+    };
+    check(3, false, 3, body, |_| {});
 }
 
 #[test]

@@ -159,3 +159,21 @@ fn the_lines_of_killed_processes_are_given_again() {
     thread::scope(|scope| scope.spawn(|| mutex.lock().and_then(|()| mutex.unlock())).join().unwrap()).unwrap();
     assert!(next.load(Ordering::Relaxed) > used);
 }
+
+#[test]
+fn a_line_that_a_thread_fills_is_nobody_elses() {
+    let objects = alone();
+    let word = |line: u64| objects.segment().word64(crate::layout::THREADS_AT + 64 * line).unwrap();
+    // All lines but one are being filled, as they stay if their takers die.
+    (1..32_768).filter(|&line| line != 77).for_each(|line| word(line).store(1 << 63 | 4, Ordering::Relaxed));
+    let lock = || objects.mutex(AT).unwrap().lock();
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            lock()?;
+            scope.spawn(lock).join().unwrap()
+        });
+        assert!(matches!(holder.join().unwrap(), Err(crate::sync::SyncError::TooManyThreads(_))));
+    });
+    // The first thread's line was given back.
+    assert!((1..32_768).all(|line| word(line).load(Ordering::Relaxed) == if line == 77 { 2 } else { 1 << 63 | 4 }));
+}
