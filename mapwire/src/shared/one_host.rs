@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mapwire_driver::engine::Engine;
+use mapwire_host::stderr;
 use mapwire_host::waiting::Patience;
-use mapwire_segment::heap::{Heap, HeapError};
+use mapwire_segment::heap::{Heap, HeapError, Leak};
 use mapwire_segment::sync::{Objects, SyncError};
 use mapwire_segment::{Adoption, Meeting, NAP, Segment, SegmentError, Settings, Vigil, layout};
 use mapwire_transport::board::Board;
@@ -41,9 +42,7 @@ impl Vigil for Ranks {
             objects.iter().flat_map(|objects| objects.waited_barriers()).map(|barrier| barrier.to_string()).collect();
         if !waited.is_empty() {
             let (rank, timeout, waited) = (self.rank, self.timeout, waited.join("; "));
-            mapwire_host::stderr::say(format_args!(
-                "rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
-            ));
+            stderr::say(format_args!("rank {rank} has waited for {timeout:?} in the shared memory: {waited}"));
         }
     }
 }
@@ -223,8 +222,15 @@ impl OneHost {
         self.segment().check().map_err(|error| explained(self.node.engine(), error))
     }
 
-    /// Notes that all ranks have closed it.
+    /// Notes that all ranks have closed it. In debug mode rank 0 says what was never freed, and what was stored beside blocks.
     pub(super) fn set_closed(&self) {
+        if self.node.config().shared.debug && self.node.rank() == 0 {
+            for leak in self.heap.leaks() {
+                let Leak { by, blocks, bytes } = leak;
+                stderr::say(format_args!("{blocks} blocks of shared memory, {bytes} bytes, were never freed{by}"));
+            }
+            self.heap.damage().iter().for_each(|damage| stderr::say(format_args!("shared memory: {damage}")));
+        }
         self.is_closed.store(true, Ordering::Relaxed);
     }
 }

@@ -48,8 +48,18 @@ fn die_soon(rank: &Rank, way: &'static str) {
 ///
 /// A survivor that is told by an error ends with 7; one that was in a page fault, with 70.
 fn each_way(what: &str, survivors_code: i32, body: fn(&Rank, &Node) -> Result<(), mapwire::Error>) {
+    each_way_with(what, "minipages", survivors_code, body);
+}
+
+/// As [`each_way`], with shared memory that is kept coherent so.
+fn each_way_with(
+    what: &str,
+    coherence: &str,
+    survivors_code: i32,
+    body: fn(&Rank, &Node) -> Result<(), mapwire::Error>,
+) {
     for way in WAYS {
-        let job = job(3).called(format!("{what} {way}"));
+        let job = job(3).called(format!("{what} {coherence} {way}")).option("--coherence", coherence);
         let done = settings(job).run(|rank| {
             let node = rank.node();
             if rank.number == VICTIM {
@@ -180,7 +190,7 @@ fn a_rank_that_dies_while_others_fetch_from_it_is_named() {
 
 #[test]
 fn a_rank_that_dies_with_a_lock_is_named() {
-    each_way("lock", 7, |rank, node| {
+    let body = |rank: &Rank, node: &Node| {
         let shared = Shared::open(node, 1)?;
         if rank.number == VICTIM {
             let held = shared.lock(9)?;
@@ -193,12 +203,13 @@ fn a_rank_that_dies_with_a_lock_is_named() {
         rank.read("locked");
         all_ready(rank);
         shared.lock(9).map(drop)
-    });
+    };
+    ["auto", "minipages", "hlrc"].into_iter().for_each(|coherence| each_way_with("lock", coherence, 7, body));
 }
 
 #[test]
 fn a_rank_that_dies_before_a_barrier_is_named() {
-    each_way("barrier", 7, |rank, node| {
+    let body = |rank: &Rank, node: &Node| {
         let shared = Shared::open(node, 1)?;
         shared.barrier()?;
         all_ready(rank);
@@ -206,7 +217,8 @@ fn a_rank_that_dies_before_a_barrier_is_named() {
             std::thread::sleep(Duration::from_secs(60));
         }
         shared.barrier()
-    });
+    };
+    ["auto", "minipages", "hlrc"].into_iter().for_each(|coherence| each_way_with("barrier", coherence, 7, body));
 }
 
 #[test]

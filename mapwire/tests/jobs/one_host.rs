@@ -280,6 +280,24 @@ fn a_store_beside_an_allocation_is_named_in_debug_mode() {
 }
 
 #[test]
+fn what_was_never_freed_is_named_at_the_close_in_debug_mode() {
+    let done = one_host(2).with("MAPWIRE_HEAP_DEBUG", "true").run(|rank| {
+        let node = rank.node();
+        let shared = rank.shared(&node);
+        let kept: Vec<u64> = (0..3).map(|_| shared.malloc(100).unwrap()).collect();
+        let freed: Vec<u64> = (0..50).map(|_| shared.malloc(100).unwrap()).collect();
+        freed.into_iter().for_each(|block| shared.free(block).unwrap());
+        if rank.number == 1 {
+            shared.free(kept[0]).unwrap();
+        }
+        shared.close().unwrap();
+    });
+    done.succeeds()
+        .says("3 blocks of shared memory, 300 bytes, were never freed; rank 0 allocated it")
+        .says("2 blocks of shared memory, 200 bytes, were never freed; rank 1 allocated it");
+}
+
+#[test]
 fn a_box_that_a_forked_child_drops_stays_its_parents() {
     on_one_host(1, |_, shared| {
         let value = shared.boxed(5_u64).unwrap();
