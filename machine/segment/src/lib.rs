@@ -23,6 +23,9 @@
 
 mod adopting;
 mod error;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod forked;
 pub mod heap;
 pub mod layout;
 mod meeting;

@@ -1,8 +1,6 @@
 //! Tests of the heap: in one thread, in several, in several processes, and with words that others overwrite.
 
 mod bounds;
-#[allow(unsafe_code)]
-mod fork;
 mod hostile;
 mod kinds;
 mod oracle;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::fork::Child;
 use super::random::Random;
 use super::*;
+use crate::forked::Child;
 
 const SLOTS: u64 = 64;
 
@@ -21,7 +21,7 @@ fn what_one_process_allocates_another_frees_and_it_is_given_again() {
     let table = heap.alloc(SLOTS * 8, 1).unwrap();
     let value_of = |nth: u64| (nth % 251) as u8;
     let bytes_of = |nth: u64| nth % 300 + 1;
-    let consumer = Child::start(|| {
+    let mut consumer = Child::start_to_end(|| {
         for nth in 0..BLOCKS {
             let slot = slot(&heap, table, nth % SLOTS);
             let block = loop {
@@ -67,7 +67,7 @@ fn a_forked_child_leaves_what_its_parent_keeps_alone() {
             slot(&heap, table, first + nth).store(block, Ordering::Relaxed);
         }
     };
-    let child = Child::start(|| {
+    let mut child = Child::start_to_end(|| {
         // By a thread of its own and by that which has forked.
         std::thread::scope(|scope| {
             scope.spawn(|| heap.free(heap.malloc(5).unwrap()).unwrap());
@@ -107,10 +107,10 @@ fn processes_that_are_killed_at_any_point_leave_the_others_working() {
     let heap = heap(16 << 30);
     let mut random = Random::new(seed);
     for round in 0..200 {
-        let children = [0, 1].map(|nth| Child::start(|| churn(&heap, seed + round * 2 + nth)));
+        let children = [0, 1].map(|nth| Child::start_to_end(|| churn(&heap, seed + round * 2 + nth)));
         std::thread::sleep(Duration::from_micros(random.within(1, 4000)));
         children.iter().for_each(Child::kill);
-        for child in children {
+        for mut child in children {
             assert_eq!(child.code(), -1);
         }
         let blocks: Vec<(u64, u64)> = (0..200)

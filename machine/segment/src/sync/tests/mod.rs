@@ -1,8 +1,6 @@
 //! Tests of the objects, by threads and by processes.
 
 mod counted;
-#[allow(unsafe_code)]
-mod fork;
 mod hostile;
 mod locks;
 #[cfg(loom)]
@@ -23,7 +21,7 @@ use crate::sync::Objects;
 use crate::waiting::Vigil;
 use crate::{Segment, SegmentError};
 
-use fork::Child;
+use crate::forked::Child;
 
 /// A rank is gone once the word is not 0: its number plus one.
 #[derive(Clone, Debug, Default)]

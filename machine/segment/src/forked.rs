@@ -1,4 +1,4 @@
-//! Forked children.
+//! Forked children of tests.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -9,6 +9,14 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// As [`start`](Self::start); the child ends with 0 once `body` returns.
+    pub(crate) fn start_to_end(body: impl FnOnce()) -> Self {
+        Self::start(|| {
+            body();
+            0
+        })
+    }
+
     /// Forks. The child ends with what `body` says, 0 for success, or with 99 if it panics.
     pub(crate) fn start(body: impl FnOnce() -> i32) -> Self {
         // SAFETY: the child runs `body`, which uses memory of its own and shared words, and ends without a return.
