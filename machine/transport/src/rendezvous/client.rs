@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use super::message::{Card, Secret, ToBroker, ToRank};
+use super::message::{Card, ParseError, Refusal, Secret, ToBroker, ToRank};
 use super::socket::{self, Received};
 use super::{JobAddress, RendezvousError};
 use crate::board::{Board, RankState};
@@ -115,6 +115,9 @@ impl Client {
                     return match (ToRank::parse(&record, fds), fd) {
                         (Ok(message), Some(fd)) => Ok((message, fd)),
                         (Ok(ToRank::Refused(why)), _) => Err(RendezvousError::Refused { rank, why }),
+                        (Err(ParseError::Version(_)), _) => {
+                            Err(RendezvousError::Refused { rank, why: Refusal::Version })
+                        }
                         _ => Err(RendezvousError::Protocol("no admission")),
                     };
                 }
