@@ -184,13 +184,20 @@ fn valgrind_runs_the_examples_and_finds_no_wild_access() {
     }
     let installed = Installed::get(Linking::Shared);
     let memcheck = ["valgrind", "--quiet", "--error-exitcode=99", "--undef-value-errors=no"];
-    for (name, said) in [("first", "rank 1 says 42"), ("vmmc", "send_async: ok"), ("work_queue", "256 rows drawn")] {
+    let programs = [
+        ("first", "rank 1 says 42"),
+        ("vmmc", "send_async: ok"),
+        ("work_queue", "256 rows drawn"),
+        // Memory that the ranks of a host share is plain memory.
+        ("dsm", "counter 400: ok"),
+    ];
+    for (name, said) in programs {
         let output = installed.example(name).run_under(&memcheck, 2, &[], &[]);
         says(&output, &[said]);
     }
-    // The faults of shared memory are wild accesses to memcheck, and after each valgrind must know all registers.
+    // With minipages the faults of shared memory are wild accesses to memcheck, and after each valgrind must know all registers.
     let no_check = ["valgrind", "--quiet", "--tool=none", "--vex-iropt-register-updates=allregs-at-mem-access"];
-    let faults = ["--faults", "sigsegv"];
+    let faults = ["--coherence", "minipages", "--faults", "sigsegv"];
     let output = installed.example("dsm").run_under(&no_check, 2, &faults, &[]);
     assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
 }
