@@ -75,6 +75,8 @@ pub struct SharedConfig {
     pub coherence: Coherence,
     /// Whether its heap looks for damage: stores beside allocations, and blocks used after they are freed.
     pub debug: bool,
+    /// Whether memory of one host that is filled goes into huge pages, at barriers.
+    pub huge: bool,
     /// Whether lazy release consistency looks for bytes that two ranks have changed without synchronising, and names them on standard error.
     pub races: bool,
     /// Application views, where a protocol keeps it coherent: the most allocations that share a page (Millipage §2.3: 32 cost under 4 %).
@@ -91,6 +93,7 @@ impl Default for SharedConfig {
             bytes: 4 << 30,
             coherence: Coherence::Auto,
             debug: false,
+            huge: false,
             races: false,
             views: 32,
             base: None,
@@ -181,6 +184,7 @@ impl NodeConfig {
         shared.base = set.get("MAPWIRE_SHARED_BASE", address)?;
         set.parse("MAPWIRE_COHERENCE", &mut shared.coherence)?;
         set.parse("MAPWIRE_HEAP_DEBUG", &mut shared.debug)?;
+        set.parse("MAPWIRE_HUGE", &mut shared.huge)?;
         set.parse("MAPWIRE_RACES", &mut shared.races)?;
         shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;
         set.read("MAPWIRE_TIMEOUT", seconds, &mut driver.timeout)?;

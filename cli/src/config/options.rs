@@ -107,7 +107,7 @@ impl JobOption {
 }
 
 /// All options, in the order in which `mapwire config` prints them.
-pub(super) static OPTIONS: [JobOption; 23] = [
+pub(super) static OPTIONS: [JobOption; 24] = [
     option("ranks", COMMON, "N", ranks, "Number of ranks").of_launcher(),
     option("transport", HOSTS, "shm|udp|ofi[:PROVIDER]", as_given::<Carrier>, "How ranks reach each other")
         .details(
@@ -195,6 +195,15 @@ pub(super) static OPTIONS: [JobOption; 23] = [
         "Look for stores beside allocations of shared memory, and after they are freed",
     )
     .details("On one host. Allocations take 48 bytes more, and freeing them takes longer.")
+    .default("false"),
+    option(
+        "huge",
+        INTERFACE,
+        "",
+        |text| one_of(&["true", "false"], text),
+        "Put shared memory that is filled into huge pages",
+    )
+    .details("On one host, at the first, second, fourth, … barrier; with any setting of transparent huge pages, from Linux 6.1 on.")
     .default("false"),
     option(
         "races",

@@ -226,6 +226,17 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start.cast(), bytes, advice) }
     }
 
+    /// Puts the contents into huge pages now (Linux 6.1; with any setting of transparent huge pages). Address, offset in the file and length
+    /// must be multiples of 2 MiB.
+    pub fn collapse(&self, offset: usize, bytes: usize) -> Result<(), Errno> {
+        let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
+        // SAFETY: as in `advise`: contents stay as they are, and the range is of `self`.
+        match unsafe { libc::madvise(start.cast(), bytes, libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+        }
+    }
+
     /// Makes pages present now, so that first accesses do not fault. Best effort: an old kernel refuses, which costs only time.
     pub fn prefault(&self, offset: usize, bytes: usize) {
         let _ = self.advise(offset, bytes, Advice::LinuxPopulateWrite);

@@ -2,6 +2,8 @@
 //!
 //! A store to a page that is there, but not mapped here, faults for 1 to 3 µs and maps that page alone; in a run a page is mapped for 0.3 µs.
 //! Barriers are where one phase's pages become the next phase's.
+//!
+//! Where the program wants huge pages, what is filled is put into them at the same barriers. Memory that nobody has touched stays untouched.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,17 +11,20 @@ use mapwire_host::page::PAGE_BYTES;
 use rustix::fs::{SeekFrom, seek};
 use rustix::mm::Advice;
 
-use crate::layout::DATA_AT;
+use crate::layout::{ALIGN_BYTES, DATA_AT};
 use crate::segment::Segment;
 
 /// A process that has mapped fewer pages by itself since the last time has no use for more.
 const LEAST_PAGES: u64 = 64;
 /// Pages mapped for each that the process has mapped by itself: the time is a part of that of its faults, whatever it will touch.
 const FOR_EACH: u64 = 4;
+/// A huge page.
+const HUGE_BYTES: u64 = ALIGN_BYTES as u64;
 
 /// Decides when a process maps what others have filled. Cheap to ask: it looks at the first, second, fourth, eighth, … barrier.
 #[derive(Debug, Default)]
 pub struct Adoption {
+    wants_huge_pages: bool,
     barriers: AtomicU64,
     /// Pages of shared memory that were mapped after the last time.
     mapped: AtomicU64,
@@ -28,10 +33,19 @@ pub struct Adoption {
 }
 
 impl Adoption {
+    /// For a process that has mapped nothing yet.
+    #[must_use]
+    pub fn new(wants_huge_pages: bool) -> Self {
+        Self { wants_huge_pages, ..Self::default() }
+    }
+
     /// Maps pages if this is worth while: call it behind each barrier.
     #[inline]
     pub fn handle_barrier(&self, segment: &Segment) {
         if (self.barriers.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two() {
+            if self.wants_huge_pages {
+                segment.collapse_filled();
+            }
             self.adopt(segment);
         }
     }
@@ -55,6 +69,22 @@ fn mapped_pages() -> Option<u64> {
 }
 
 impl Segment {
+    /// Puts what some process has filled into huge pages, and maps those here: whole ones, of data only. Best effort: another process may do
+    /// the same at the moment.
+    fn collapse_filled(&self) {
+        let (end, mut at) = (self.notice_growth(), DATA_AT);
+        while let Ok(filled) = seek(self.file(), SeekFrom::Data(at))
+            && let Ok(hole) = seek(self.file(), SeekFrom::Hole(filled))
+        {
+            let first = filled.next_multiple_of(HUGE_BYTES);
+            let bytes = (hole.min(end) / HUGE_BYTES * HUGE_BYTES).saturating_sub(first);
+            if bytes > 0 {
+                self.collapse(first, bytes);
+            }
+            at = hole;
+        }
+    }
+
     /// Maps up to `bytes` of pages that some process has filled, from offset `from` on; returns where to go on. Best effort.
     fn map_filled(&self, from: u64, mut bytes: u64) -> u64 {
         let end = self.notice_growth();
@@ -135,6 +165,34 @@ mod tests {
         assert_eq!(mapped(&segment, 300), (10..20).chain(100..110).collect::<Vec<_>>());
         assert_eq!(segment.map_filled(u64::MAX, page), DATA_AT);
         assert!(seek(segment.file(), SeekFrom::Data(DATA_AT + 110 * page)).is_err(), "pages were made");
+    }
+
+    /// Bytes of the segment that this process has mapped as huge pages.
+    fn huge_bytes(segment: &Segment) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let head = format!("{:x}-", segment.base());
+        let of_segment = maps.lines().skip_while(|line| !line.starts_with(&head));
+        let kib = of_segment.filter_map(|line| line.strip_prefix("ShmemPmdMapped:")).next().unwrap();
+        kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    #[test]
+    fn what_is_filled_lies_in_huge_pages_where_they_are_wanted_and_holes_stay_holes() {
+        let segment = segment();
+        segment.grow_to(DATA_AT + 4000 * PAGE_BYTES as u64).unwrap();
+        fill(&segment, 0..2000);
+        Adoption::default().handle_barrier(&segment);
+        assert_eq!(huge_bytes(&segment), 0);
+        let adoption = Adoption::new(true);
+        for _ in 0..2 {
+            adoption.handle_barrier(&segment);
+            let first = DATA_AT.next_multiple_of(HUGE_BYTES);
+            let whole = (DATA_AT + 2000 * PAGE_BYTES as u64) / HUGE_BYTES * HUGE_BYTES - first;
+            assert_eq!(huge_bytes(&segment), whole);
+        }
+        assert!(seek(segment.file(), SeekFrom::Data(DATA_AT + 2000 * PAGE_BYTES as u64)).is_err(), "pages were made");
+        let mut page = [0; 8];
+        assert!(segment.read(DATA_AT + 1999 * PAGE_BYTES as u64, &mut page) && page == [7, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -239,6 +239,11 @@ impl Segment {
         let _ = self.mapping.advise(offset as usize, bytes as usize, advice);
     }
 
+    /// As [`advise`](Self::advise): puts these bytes into huge pages.
+    pub(crate) fn collapse(&self, offset: u64, bytes: u64) {
+        let _ = self.mapping.collapse(offset as usize, bytes as usize);
+    }
+
     /// Tells all that `rank` has taken its part away without waiting for them: their waits end.
     pub fn end(&self, rank: u32) {
         let ended = self.mapping.word32(ENDED as usize);

@@ -134,8 +134,8 @@ impl OneHost {
         // The others would wait for this rank.
         let (heap, objects) = parts().inspect_err(|_| segment.end(engine.rank()))?;
         let _ = meeting.vigil().objects.set(Arc::downgrade(&objects));
-        let (node, is_closed) = (node.clone(), AtomicBool::new(false));
-        let memory = Self { objects, heap, adoption: Adoption::default(), node, is_closed };
+        let adoption = Adoption::new(node.config().shared.huge);
+        let memory = Self { objects, heap, adoption, node: node.clone(), is_closed: AtomicBool::new(false) };
         // All have said now how many of their threads take part in barriers.
         memory.broadcast(0, 0)?;
         Ok(memory)

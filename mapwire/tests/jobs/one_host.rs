@@ -68,6 +68,63 @@ fn system_calls_read_and_write_shared_memory_that_other_ranks_use() {
     });
 }
 
+#[test]
+fn io_uring_reads_into_shared_memory_that_it_has_registered() {
+    on_one_host(2, |rank, shared| {
+        let words = common(rank, shared, 1 << 16);
+        let bytes = words.len() * 8;
+        if rank.number == 1 {
+            let mut file = tempfile();
+            file.write_all(&pattern(9, bytes)).unwrap();
+            let mut ring = io_uring::IoUring::new(8).unwrap();
+            let to = words.address() as *mut u8;
+            let buffer = libc::iovec { iov_base: to.cast(), iov_len: bytes };
+            // SAFETY: the memory is mapped until the ring is gone, and nobody else uses it before the barrier.
+            unsafe { ring.submitter().register_buffers(&[buffer]) }.unwrap();
+            let half = bytes as u32 / 2;
+            let file = io_uring::types::Fd(std::os::fd::AsRawFd::as_raw_fd(&file));
+            let fixed = io_uring::opcode::ReadFixed::new(file, to, half, 0).build();
+            let plain =
+                io_uring::opcode::Read::new(file, to.wrapping_add(half as usize), half).offset(half.into()).build();
+            // SAFETY: as above; the file is open until both are over.
+            unsafe { ring.submission().push_multiple(&[fixed, plain]) }.unwrap();
+            ring.submit_and_wait(2).unwrap();
+            assert!(ring.completion().all(|done| done.result() == half as i32));
+        }
+        shared.barrier().unwrap();
+        // SAFETY: nobody stores there now.
+        assert!(zerocopy::IntoBytes::as_bytes(unsafe { words.as_slice() }) == pattern(9, bytes));
+        shared.barrier().unwrap();
+    });
+}
+
+#[test]
+fn filled_memory_lies_in_huge_pages_where_they_are_asked_for() {
+    let run = |huge: &str| {
+        one_host(2)
+            .with("MAPWIRE_HUGE", huge)
+            .run(|rank| {
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                let words = common(rank, &shared, 2 << 20);
+                // Fills a half.
+                let half = rank.number * words.len() / 2..(rank.number + 1) * words.len() / 2;
+                half.for_each(|at| words.set(at, at as u64));
+                (0..4).for_each(|_| shared.barrier().unwrap());
+                let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+                let huge = maps.lines().filter_map(|line| line.strip_prefix("ShmemPmdMapped:"));
+                let kib: u64 = huge.map(|it| it.trim().trim_end_matches(" kB").parse::<u64>().unwrap()).sum();
+                let is_asked = std::env::var("MAPWIRE_HUGE").is_ok_and(|huge| huge == "true");
+                assert!(if is_asked { kib >= 8 << 10 } else { kib == 0 }, "{kib} KiB");
+                assert!((0..words.len()).all(|at| words.get(at) == at as u64));
+                shared.close().unwrap();
+            })
+            .succeeds();
+    };
+    run("true");
+    run("false");
+}
+
 fn tempfile() -> std::fs::File {
     rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap().into()
 }
