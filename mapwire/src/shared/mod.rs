@@ -12,6 +12,8 @@ mod heap;
 mod objects;
 #[deny(unsafe_code)]
 mod one_host;
+#[deny(unsafe_code)]
+mod options;
 mod protocol;
 mod values;
 
@@ -26,6 +28,7 @@ use mapwire_translation::PAGE_BYTES;
 
 pub use self::error::SharedError;
 use self::one_host::OneHost;
+pub use self::options::{AllocOptions, Unit};
 use self::protocol::Protocol;
 pub use self::values::{SharedBox, SharedVec};
 use crate::config::Coherence;
@@ -134,6 +137,15 @@ impl Shared {
     /// # Errors
     /// No bytes, or more than is left; values that must be aligned to more than a page.
     pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
+        self.alloc_with(length, &AllocOptions::new())
+    }
+
+    /// As [`alloc`](Self::alloc), with options.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc), and a unit of 0 bytes or longer than the allocation; a home outside the job; a coherence that the job cannot
+    /// give.
+    pub fn alloc_with<T: Sharable>(&self, length: usize, options: &AllocOptions<'_>) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
         let align = align_of::<T>();
         if align > PAGE_BYTES {
@@ -146,7 +158,7 @@ impl Shared {
             17..=64 => 64,
             _ => 4096,
         };
-        let address = self.alloc_bytes(if bytes == 0 { 0 } else { bytes.max(least) })?;
+        let address = self.alloc_bytes_with(if bytes == 0 { 0 } else { bytes.max(least) }, options)?;
         SharedSlice::checked(self, address, length)
     }
 
@@ -156,9 +168,21 @@ impl Shared {
     /// # Errors
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
+        self.alloc_bytes_with(bytes, &AllocOptions::new())
+    }
+
+    /// As [`alloc_bytes`](Self::alloc_bytes), with options.
+    ///
+    /// # Errors
+    /// As [`alloc_with`](Self::alloc_with).
+    pub fn alloc_bytes_with(&self, bytes: u64, options: &AllocOptions<'_>) -> Result<u64> {
+        let of_model = || options.of_model(self.coherence(), self.node().size(), bytes);
         match &self.inner.memory {
-            Memory::OneHost(memory) => self.allocated(memory, memory.heap().alloc(bytes, 1)),
-            Memory::Protocol(protocol) => protocol.alloc(bytes),
+            Memory::OneHost(memory) => {
+                of_model()?;
+                self.allocated(memory, memory.heap().alloc(bytes, 1))
+            }
+            Memory::Protocol(protocol) => protocol.alloc(bytes, of_model()?),
         }
     }
 
