@@ -75,6 +75,8 @@ canaries! {
     LateTwin = "late-twin": "A twin is made after the first store.";
     LostMerge = "lost-merge": "A fetch replaces what was written here.";
     UnnoticedHome = "unnoticed-home": "The home of a page may go on storing to it when an interval ends.";
+    UntoldHome = "untold-home": "A home that is alone, or from which a page moves, is not told that others ask for the page.";
+    EarlyClosed = "early-closed": "A home that is told of others answers before it write-protects the page.";
     // Of the protocol of global memory, and of remote procedure calls.
     EarlyReported = "early-reported": "A node that goes by a new map says at once that it has reported its pages.";
     LostRemove = "lost-remove": "A node that drops a page does not tell the directory.";
@@ -120,6 +122,8 @@ impl Canary {
         Self::LateTwin,
         Self::LostMerge,
         Self::UnnoticedHome,
+        Self::UntoldHome,
+        Self::EarlyClosed,
     ];
     pub const GLOBAL: &[Self] = &[
         Self::EarlyReported,

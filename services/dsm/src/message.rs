@@ -96,7 +96,7 @@ pub enum Message {
     RegisterAt { minipage: Minipage, thread: Thread, home: Rank },
     /// Rank → manager of a page: who is its home? The first to ask becomes it.
     HomeRequest { page: u32 },
-    /// Manager → rank: the answer to `HomeRequest`.
+    /// Manager → rank: the answer to `HomeRequest`. Manager → home: nobody else knows it, so nobody needs notices.
     Home {
         page: u32,
         /// Rank that keeps the page.
@@ -131,12 +131,13 @@ pub enum Message {
     /// Home → manager: let that rank be the home, which alone changes the page.
     HomeMove {
         page: u32,
-        /// The home to be.
+        /// The home to be; the sender itself, to be the only one that knows it.
         to: Rank,
     },
-    /// Manager → rank that knows the home: it moves; ask anew.
+    /// Manager → rank that knows the home: it moves; ask anew. Manager → home that is alone: another rank asks for it.
     HomeClose { page: u32 },
-    /// The answer to `HomeClose`: nothing of mine is under way to the former home.
+    /// The answer to `HomeClose`: nothing of mine is under way to the former home, and I have no copy; or, of the home: it is
+    /// write-protected.
     HomeClosed { page: u32 },
     /// Manager → home to be: fetch the page from its former home.
     HomeTake {

@@ -5,7 +5,7 @@ use crate::context::{Context, Wait};
 use crate::{Access, Action, Error, Message, Outcome, PAGE_BYTES, Progress, Protection, Rank, Thread};
 
 use super::Lazy;
-use super::pages::{ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, run};
+use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, run};
 
 fn key(page: u32) -> Key {
     Key { view: 0, page }
@@ -77,11 +77,15 @@ impl Lazy {
         };
         let has = self.pages.protection(page);
         if home == self.rank {
-            if wanted == Access::Write && has != Protection::Write {
-                self.changed_by[page as usize] = 0;
+            let is_noticed = wanted == Access::Write && has != Protection::Write && !self.pages.is(page, ALONE);
+            if is_noticed {
                 self.note_written(page);
             }
-            return self.allow(context, page, has.max(wanted.into()));
+            self.allow(context, page, has.max(wanted.into()));
+            if is_noticed {
+                self.note_own(context, page);
+            }
+            return;
         }
         if has == Protection::None {
             if self.pages.is(page, SENT) {

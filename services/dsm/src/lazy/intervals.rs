@@ -10,7 +10,7 @@
 use crate::coherence::Release;
 use crate::context::Context;
 use crate::ranks::RankSets;
-use crate::{Action, Config, Message, Protection, Rank, Violation};
+use crate::{Action, Config, Message, Rank, Violation};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -152,9 +152,7 @@ impl Lazy {
     }
 
     fn end_page(&mut self, context: &mut Context, page: u32) {
-        if self.pages.protection(page) == Protection::Write {
-            self.pages.protect(page, Protection::Read);
-        }
+        self.write_protect(page);
         self.intervals.name(page);
         let home = self.pages.home(page);
         let (Some(to), Some(twin)) = (home, self.pages.twin(page)) else {

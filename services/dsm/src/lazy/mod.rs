@@ -18,8 +18,10 @@
 //! 2. A rank learns of an interval only by messages that left its writer, or others that had learned of it, after that.
 //! 3. It invalidates its copy as it learns, and fetches after that; a fetch that is under way at that time is repeated. So what it reads
 //!    was read at the home after the diffs were in place.
-//! 4. The home does not move under a fetch or a diff ([`homes`]), and the new home fetches the page when nothing is under way to the
-//!    former one, whose copy thus has all diffs.
+//! 4. A home that no other rank knows writes without notices: nobody else has a copy. It write-protects the page before its manager tells
+//!    another rank of it, and that rank fetches after that.
+//! 5. The home does not move under a fetch or a diff ([`homes`]), and the new home fetches the page when nothing is under way to the
+//!    former one, whose copy thus has all diffs. All others have dropped theirs by then.
 //!
 //! So each load gives the last store before it in the order of synchronisation, or one that is not ordered with it.
 //!
@@ -66,7 +68,8 @@ pub(crate) struct Lazy {
     landings: Vec<(u32, u32)>,
     /// A thread waits for a twin.
     is_starving: bool,
-    /// At the home: the rank that alone sent diffs of each page lately, and how many; in the high and low half of a word.
+    /// At the home: the rank that alone changed each page lately, and how often; in the high and low half of a word. If it is the home, the
+    /// low half has 12 bits for that, and above them how often the home has tried to be alone.
     changed_by: Vec<u32>,
     home_moves_after: u16,
     /// While races are looked for.

@@ -1,4 +1,4 @@
-//! Homes: who is told, who asks, and how one moves to the rank that alone writes the page. See [`homes`](super::homes) for the manager's
+//! Homes: who is told, who asks, how one moves to the rank that alone writes the page, and when one is alone. See [`homes`](super::homes) for the manager's
 //! tables.
 
 use crate::context::Context;
@@ -6,7 +6,7 @@ use crate::{Message, Protection, Rank, Violation};
 
 use super::Lazy;
 use super::homes::Answer;
-use super::pages::{ASKED, CLOSING, DIRTY, FETCHING, FORMER, PLACED, SENT, TAKING};
+use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, FORMER, PLACED, SENT, TAKING};
 
 impl Lazy {
     /// Sends a message, which may be to this rank itself.
@@ -48,6 +48,7 @@ impl Lazy {
                     Answer::Refused => self.tell(context, from, Message::HomeRefuse { page }),
                     Answer::Home(home) => self.tell(context, from, Message::Home { page, home }),
                     Answer::Later => {}
+                    Answer::Alone(home) => self.tell(context, home, Message::HomeClose { page }),
                 }
                 Ok(())
             }
@@ -62,20 +63,11 @@ impl Lazy {
             Message::HomeMove { to, .. } => self.begin_move(context, from, page, to),
             Message::HomeClose { .. } => self.handle_close(context, page),
             Message::HomeClosed { .. } => {
-                if let Some((to, former)) = self.homes.closed(self.row(page), from)? {
-                    self.tell(context, to, Message::HomeTake { page, from: former });
-                }
-                Ok(())
+                self.homes.closed(self.row(page), from)?;
+                self.go_on(context, page)
             }
             Message::HomeTake { from: former, .. } => self.handle_take(context, page, former),
-            Message::HomeTaken { .. } => {
-                let row = self.row(page);
-                self.homes.taken(row, from)?;
-                while let Some((to, home)) = self.homes.answered(row) {
-                    self.tell(context, to, Message::Home { page, home });
-                }
-                Ok(())
-            }
+            Message::HomeTaken { .. } => self.handle_taken(context, from, page),
             _ => Err(Violation::Unasked),
         }
     }
@@ -84,11 +76,14 @@ impl Lazy {
         if home >= context.ranks() {
             return Err(Violation::OutOfRange);
         }
-        if !self.pages.take(page, ASKED) {
+        if !self.pages.take(page, ASKED) && (home != self.rank || self.pages.home(page) != Some(home)) {
             return Err(Violation::Unasked);
         }
         self.pages.clear(page, FORMER);
         self.pages.set_home(page, home);
+        if home == self.rank {
+            self.pages.set(page, ALONE);
+        }
         self.advance(context, page);
         Ok(())
     }
@@ -105,6 +100,22 @@ impl Lazy {
         }
     }
 
+    /// At the home: a thread writes the page in another interval. If no other rank has changed it for long, the home tries to be alone; the
+    /// less often, the more often others have asked for the page again.
+    pub(super) fn note_own(&mut self, context: &mut Context, page: u32) {
+        let word = &mut self.changed_by[page as usize];
+        let (times, tries) = match *word >> 16 == u32::from(self.rank) {
+            true => (*word & 0xfff, *word >> 12 & 0xf),
+            false => (0, 0),
+        };
+        let is_due = self.home_moves_after > 0 && times >= u32::from(self.home_moves_after).min(0xf) << tries;
+        let (times, tries) = if is_due { (0, (tries + 1).min(8)) } else { (times + 1, tries) };
+        *word = u32::from(self.rank) << 16 | tries << 12 | times;
+        if is_due {
+            self.tell(context, self.manager(page), Message::HomeMove { page, to: self.rank });
+        }
+    }
+
     fn begin_move(&mut self, context: &mut Context, from: Rank, page: u32, to: Rank) -> Result<(), Violation> {
         if to >= context.ranks() {
             return Err(Violation::OutOfRange);
@@ -113,13 +124,38 @@ impl Lazy {
         if !self.homes.begin_move(row, from, to)? {
             return Ok(());
         }
-        context.counters_mut().home_moves += 1;
+        context.counters_mut().home_moves += u64::from(to != from);
         // This rank comes last: its answer may be the last, and then nobody is told any more.
         for other in self.homes.told(row).filter(|&other| other != self.rank) {
             context.send(other, Message::HomeClose { page });
         }
-        if self.pages.home(page).is_some() {
+        if self.homes.is_told(row, self.rank) {
             self.tell(context, self.rank, Message::HomeClose { page });
+            return Ok(());
+        }
+        self.go_on(context, page)
+    }
+
+    /// At the manager: has the home to be take the page, once all have forgotten the former one.
+    fn go_on(&mut self, context: &mut Context, page: u32) -> Result<(), Violation> {
+        match self.homes.all_closed(self.row(page)) {
+            Some((to, former)) if to == former => self.handle_taken(context, to, page),
+            Some((to, former)) => {
+                self.tell(context, to, Message::HomeTake { page, from: former });
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// At the manager: the home has the page.
+    fn handle_taken(&mut self, context: &mut Context, home: Rank, page: u32) -> Result<(), Violation> {
+        let row = self.row(page);
+        if self.homes.taken(row, home)? {
+            self.tell(context, home, Message::Home { page, home });
+        }
+        while let Some((to, home)) = self.homes.answered(row) {
+            self.tell(context, to, Message::Home { page, home });
         }
         Ok(())
     }
@@ -127,6 +163,12 @@ impl Lazy {
     fn handle_close(&mut self, context: &mut Context, page: u32) -> Result<(), Violation> {
         if self.pages.home(page).is_none() || self.pages.is(page, CLOSING) {
             return Err(Violation::Unasked);
+        }
+        if self.pages.take(page, ALONE) {
+            // It stays the home. What was written so far is in place before anyone fetches; what is written from now on is noticed.
+            self.write_protect(page);
+            self.tell(context, self.manager(page), Message::HomeClosed { page });
+            return Ok(());
         }
         self.pages.set(page, CLOSING);
         if self.pages.twin(page).is_some() {
@@ -136,7 +178,13 @@ impl Lazy {
         Ok(())
     }
 
-    /// Forgets the home of a page that closes, if nothing is under way there.
+    pub(super) fn write_protect(&mut self, page: u32) {
+        if self.pages.protection(page) == Protection::Write {
+            self.pages.protect(page, Protection::Read);
+        }
+    }
+
+    /// Forgets the home of a page that closes, and drops the copy, if nothing is under way there.
     pub(super) fn close_in_time(&mut self, context: &mut Context, page: u32) {
         let is_busy = self.pages.is(page, FETCHING) || self.pages.is(page, SENT) || self.pages.twin(page).is_some();
         if !self.pages.is(page, CLOSING) || is_busy {
@@ -145,9 +193,10 @@ impl Lazy {
         self.pages.clear(page, CLOSING);
         if self.pages.home(page) == Some(self.rank) {
             self.pages.set(page, FORMER);
-            if self.pages.protection(page) == Protection::Write {
-                self.pages.protect(page, Protection::Read);
-            }
+        }
+        // The next home may be alone: nobody else keeps a copy.
+        if self.pages.protection(page) != Protection::None {
+            self.pages.protect(page, Protection::None);
         }
         self.pages.clear(page, PLACED);
         self.tell(context, self.manager(page), Message::HomeClosed { page });

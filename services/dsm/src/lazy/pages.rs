@@ -1,7 +1,7 @@
 //! What this rank knows of each page.
 //!
-//! A word a page, zero at the start. Low to high: 2 bits the application's access, 2 bits the access that the machine was last told, 12
-//! flags, 16 bits home, 32 bits twin + 1. Two lists run through the pages: of those whose access must be reduced ([`Pages::poll_reduced`]),
+//! A word a page, zero at the start. Low to high: 2 bits the application's access, 2 bits the access that the machine was last told, 16
+//! flags, 12 bits home, 32 bits twin + 1. Two lists run through the pages: of those whose access must be reduced ([`Pages::poll_reduced`]),
 //! and of those that were written, each on one of several [`List`]s at most.
 
 use crate::{Minipage, PAGE_BYTES, Protection, Rank, tables};
@@ -36,7 +36,12 @@ pub(super) const TAKING: Flag = Flag(1 << 14);
 /// This rank was its home until it closed, and takes what the others still send.
 pub(super) const FORMER: Flag = Flag(1 << 15);
 
-const HOME_SHIFT: u32 = 16;
+/// This rank is its home, and no other rank has a copy or knows of it.
+pub(super) const ALONE: Flag = Flag(1 << 16);
+
+const HOME_SHIFT: u32 = 20;
+const HOME_MASK: u64 = 0xfff;
+const _: () = assert!(crate::MAX_RANKS as u64 <= HOME_MASK + 1);
 const TWIN_SHIFT: u32 = 32;
 
 /// Pages in the order in which they were added: the first and last page + 1, or 0.
@@ -136,12 +141,12 @@ impl Pages {
     }
 
     pub(super) fn home(&self, page: u32) -> Option<Rank> {
-        self.is(page, PLACED).then(|| (self.words[page as usize] >> HOME_SHIFT) as Rank)
+        self.is(page, PLACED).then(|| (self.words[page as usize] >> HOME_SHIFT & HOME_MASK) as Rank)
     }
 
     pub(super) fn set_home(&mut self, page: u32, home: Rank) {
         let word = &mut self.words[page as usize];
-        *word = *word & !(0xffff << HOME_SHIFT) | u64::from(home) << HOME_SHIFT | PLACED.0;
+        *word = *word & !(HOME_MASK << HOME_SHIFT) | u64::from(home) << HOME_SHIFT | PLACED.0;
     }
 
     pub(super) fn twin(&self, page: u32) -> Option<u32> {
@@ -258,12 +263,12 @@ mod tests {
         let mut pages = Pages::new(1).unwrap();
         pages.set_twin(0, Some(u32::MAX - 1));
         pages.set_home(0, 1023);
-        pages.set(0, FORMER);
+        pages.set(0, ALONE);
         pages.protect(0, Protection::Write);
         assert_eq!((pages.twin(0), pages.home(0)), (Some(u32::MAX - 1), Some(1023)));
         pages.set_home(0, 1);
         pages.set_twin(0, None);
-        assert!(pages.take(0, FORMER) && !pages.is(0, FORMER) && !pages.is(0, KNOWN));
+        assert!(pages.take(0, ALONE) && !pages.is(0, ALONE) && !pages.is(0, KNOWN));
         assert_eq!((pages.twin(0), pages.home(0), pages.protection(0)), (None, Some(1), Protection::Write));
     }
 }

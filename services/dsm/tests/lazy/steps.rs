@@ -96,6 +96,67 @@ fn the_home_moves_to_the_rank_that_alone_writes() {
     assert_eq!(world.ranks.iter().map(|rank| rank.dsm.counters().home_moves).sum::<u64>(), 1);
 }
 
+fn write_faults(world: &World, rank: usize) -> u64 {
+    world.ranks[rank].dsm.counters().write_faults
+}
+
+#[test]
+fn a_page_that_no_other_rank_has_asked_for_faults_once_and_has_no_notices() {
+    for writer in 0..3 {
+        let mut world = world(3);
+        let at = world.alloc(0, 100);
+        for turn in 0..10 {
+            world.store(writer, at, turn);
+            world.barrier(&[0, 1, 2]);
+        }
+        assert_eq!(write_faults(&world, usize::from(writer)), 1);
+        let notices: u64 = world.ranks.iter().map(|rank| rank.dsm.counters().notices).sum();
+        assert_eq!(notices, 0);
+        // The others see what was written before they asked, and after.
+        world.store(writer, at, 20);
+        for turn in 21..24 {
+            for rank in 0..3 {
+                assert_eq!(world.load(rank, at), turn - 1);
+            }
+            world.store(writer, at, turn);
+            world.barrier(&[0, 1, 2]);
+        }
+    }
+}
+
+#[test]
+fn a_home_that_writes_on_when_others_have_read_is_alone_again() {
+    let mut world = world(3);
+    let at = world.alloc(0, 100);
+    world.store(0, at, 1);
+    assert_eq!((world.load(1, at), world.load(2, at)), (1, 1));
+    for turn in 0..30 {
+        world.barrier(&[0, 1, 2]);
+        world.store(0, at, turn);
+    }
+    assert!(write_faults(&world, 0) < 8, "{} faults", write_faults(&world, 0));
+    assert_eq!((world.load(1, at), world.load(2, at)), (29, 29));
+    world.barrier(&[0, 1, 2]);
+    world.store(0, at, 30);
+    world.barrier(&[0, 1, 2]);
+    assert_eq!((world.load(1, at), world.load(2, at)), (30, 30));
+}
+
+#[test]
+fn a_home_that_has_moved_to_the_only_rank_that_uses_the_page_is_alone() {
+    let mut world = world(3);
+    let at = world.alloc(0, 100);
+    world.store(0, at, 1);
+    for turn in 0..30 {
+        world.barrier(&[0, 1, 2]);
+        world.store(2, at, turn);
+    }
+    assert_eq!(world.ranks[2].dsm.home((at / PAGE) as u64), Some(2));
+    assert!(write_faults(&world, 2) < 8, "{} faults", write_faults(&world, 2));
+    world.barrier(&[0, 1, 2]);
+    assert_eq!((world.load(0, at), world.load(1, at)), (29, 29));
+}
+
 #[test]
 fn a_home_that_is_given_is_kept_and_a_sequential_allocation_has_a_view_of_its_own() {
     let mut world = world(3);

@@ -1,8 +1,8 @@
 //! A lazy shared memory that breaks its protocol in one way, to show that the checks find it.
 
-use mapwire_dsm::{Message, Rank};
+use mapwire_dsm::{Message, PAGE_BYTES, Rank};
 use mapwire_node::SharedMemory;
-use mapwire_vmmc::service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Access, Action, Broken, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use crate::canary::Canary;
@@ -24,12 +24,14 @@ pub(super) struct Buggy {
     no_page: u32,
     message: Vec<u8>,
     now_ns: u64,
+    /// Pages of which the manager has told the home to close them, and that are to be protected.
+    closing: Vec<u64>,
 }
 
 impl Buggy {
     pub(super) fn new(shared: SharedMemory, bug: Option<Canary>, random: Random) -> Self {
         let no_page = shared.dsm().config().pages - 1;
-        Self { shared, bug, random, no_page, message: Vec::new(), now_ns: 0 }
+        Self { shared, bug, random, no_page, message: Vec::new(), now_ns: 0, closing: Vec::new() }
     }
 
     pub(super) fn shared(&self) -> &SharedMemory {
@@ -64,6 +66,11 @@ impl Service for Buggy {
         let is_late = matches!(Message::parse(message), Ok((Message::FenceAck { .. }, _)));
         if self.bug == Some(Canary::UnawaitedDiff) && is_late {
             return Ok(());
+        }
+        if self.bug == Some(Canary::EarlyClosed)
+            && let Ok((Message::HomeClose { page }, _)) = Message::parse(message)
+        {
+            self.closing.push(page.into());
         }
         self.shared.handle_message(now_ns, from, message)
     }
@@ -116,13 +123,26 @@ impl Service for Buggy {
                 }
                 Action::Fetch { from, region, to } => return Some(Action::Fetch { from, region, to }),
                 Action::Change(change) => return Some(Action::Change(change)),
-                Action::Protect { region, access } => return Some(Action::Protect { region, access }),
+                Action::Protect { region, access } => {
+                    let page = region.offset / PAGE_BYTES;
+                    let closing = self.closing.iter().position(|&closing| closing == page);
+                    if let Some(at) = closing.filter(|_| access == Access::Read) {
+                        self.closing.swap_remove(at);
+                        continue;
+                    }
+                    return Some(Action::Protect { region, access });
+                }
             };
             self.message = message.to_vec();
             match Message::parse(&self.message) {
                 Ok((Message::Fence { number }, _)) if bug == Canary::UnawaitedDiff => {
                     let mut bytes = [0; mapwire_dsm::MAX_MESSAGE_BYTES];
                     let length = Message::FenceAck { number }.encode(&mut bytes);
+                    let _ = self.shared.handle_message(self.now_ns, to, &bytes[..length]);
+                }
+                Ok((Message::HomeClose { page }, _)) if bug == Canary::UntoldHome => {
+                    let mut bytes = [0; mapwire_dsm::MAX_MESSAGE_BYTES];
+                    let length = Message::HomeClosed { page }.encode(&mut bytes);
                     let _ = self.shared.handle_message(self.now_ns, to, &bytes[..length]);
                 }
                 Ok((

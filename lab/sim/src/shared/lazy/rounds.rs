@@ -34,7 +34,7 @@ const fn test(name: &'static str, threads: &'static [&'static [Op]]) -> Test {
     Test { name, threads }
 }
 
-pub const TESTS: [Test; 14] = [
+pub const TESTS: [Test; 15] = [
     test(
         "message passing by a lock",
         &[
@@ -98,6 +98,13 @@ pub const TESTS: [Test; 14] = [
         &[
             &[Store(6), Barrier, Store(6), Lock(0), Store(7), Unlock(0), Store(6), Barrier, Load(6)],
             &[Barrier, Load(6), Lock(0), Load(7), Unlock(0), Load(6), Barrier, Load(6), Load(7)],
+        ],
+    ),
+    test(
+        "a home that has long been alone",
+        &[
+            &[Store(6), Barrier, Store(6), Barrier, Store(6), Lock(0), Store(6), Unlock(0), Store(6), Barrier, Load(6)],
+            &[Barrier, Barrier, Lock(0), Load(6), Unlock(0), Load(6), Barrier, Load(6)],
         ],
     ),
     test(
