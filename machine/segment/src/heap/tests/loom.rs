@@ -147,7 +147,9 @@ impl ListWords for Model {
 
 #[test]
 fn loom_a_slab_that_is_left_full_while_blocks_come_back_is_held_or_listed_once() {
-    loom::model(|| {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(4);
+    model.check(|| {
         let slab = Model::new(HELD, ALL);
         let givers = [1, 2].map(|block| {
             let slab = Arc::clone(&slab);
