@@ -20,15 +20,15 @@ fn each_load_gives_the_last_store_before_it_or_one_that_is_not_ordered_with_it_u
     for rules in
         ["none", "delay,partition,path,pause,slow", "delay,partition,path,pause,slow,drop,duplicate,reorder,corrupt"]
     {
-        for seed in 0..60 {
+        for seed in 0..25 {
             let outcome = run(seed, rules, None);
             assert!(outcome.violation.is_none(), "seed {seed}, rules {rules}: {outcome:?}");
             loads += outcome.seen.loads;
             sum = sum + outcome.seen.counters;
         }
     }
-    assert!(loads > 10_000, "{loads} loads");
-    assert!(sum.diffs > 1_000 && sum.pages_fetched > 1_000 && sum.home_moves > 100, "{sum:?}");
+    assert!(loads > 4_000, "{loads} loads");
+    assert!(sum.diffs > 400 && sum.pages_fetched > 400 && sum.home_moves > 40, "{sum:?}");
 }
 
 #[test]
