@@ -100,6 +100,6 @@ pub use mapwire_translation::{Candidates, ChooseVictims, Counters as Translation
 pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
-pub use shared::{AllocOptions, LockGuard, Shared, SharedBox, SharedVec, Unit};
+pub use shared::{AllocOptions, LockGuard, Shared, SharedBox, SharedRows, SharedVec, Unit};
 pub use slice::{Sharable, SharedSlice};
 pub use waiting::Awaited;
