@@ -10,8 +10,11 @@ pub const MAX_VIEWS: u16 = 512;
 /// Most pages of the segment (one page less than 1 TiB).
 pub const MAX_PAGES: u32 = (1 << 28) - 1;
 
-/// Most outstanding prefetches of a rank: [`Dsm::prefetch`](crate::Dsm::prefetch).
+/// Most pages of which a rank has prefetches outstanding: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
+
+/// Consecutive views, those from a multiple of it on, of which minipages that start on one page are prefetched together.
+pub(crate) const SET: u16 = 64;
 
 /// Most outstanding requests of all ranks.
 pub(crate) const MAX_REQUESTS: u32 = (1 << 20) - 1;
@@ -90,7 +93,12 @@ impl Config {
 
     /// Most outstanding requests of a rank: one for each thread, and the prefetches.
     pub(crate) fn requests(&self) -> u16 {
-        self.threads + MAX_PREFETCHES
+        self.threads + SET * self.sets()
+    }
+
+    /// Sets of minipages of which a rank may have prefetches outstanding: fewer in a job of many ranks and threads.
+    pub(crate) fn sets(&self) -> u16 {
+        ((max_requests(self.ranks) - self.threads) / SET).min(MAX_PREFETCHES)
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
@@ -134,8 +142,12 @@ impl Config {
 
 /// Most threads of a rank for which all outstanding requests of the job can be numbered.
 fn max_threads(ranks: u16) -> u16 {
-    let requests = (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1);
-    requests as u16 - MAX_PREFETCHES
+    max_requests(ranks) - SET
+}
+
+/// Most requests of a rank for which all outstanding ones of the job can be numbered.
+fn max_requests(ranks: u16) -> u16 {
+    (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1) as u16
 }
 
 /// Twins that an instruction of each thread needs, which touches two pages, and to merge what one of them fetches.
@@ -221,7 +233,7 @@ mod tests {
         assert_eq!(Config { ranks: 0, ..good }.check(), Err(ConfigError::Ranks(0)));
         assert_eq!(Config { rank: 4, ..good }.check(), Err(ConfigError::Rank { rank: 4, ranks: 4 }));
         assert!(matches!(Config { threads: 0, ..good }.check(), Err(ConfigError::Threads { .. })));
-        for (ranks, most) in [(1, 65_518), (4, 65_518), (64, 16_367), (1024, 1007)] {
+        for (ranks, most) in [(1, 65_470), (4, 65_470), (64, 16_319), (1024, 959)] {
             let threads = |threads| Config { ranks, threads, ..good }.check();
             assert_eq!(threads(most), Ok(()));
             let error = threads(most + 1).unwrap_err();

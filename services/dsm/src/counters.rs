@@ -22,6 +22,8 @@ pub struct Counters {
     pub held_back: u64,
     /// Messages sent to other ranks, those that follow data included.
     pub messages_sent: u64,
+    /// Messages sent that were about several minipages.
+    pub sets_sent: u64,
     /// Messages of other ranks that were handled.
     pub messages_received: u64,
     /// Minipages stored into other ranks.
@@ -68,6 +70,7 @@ impl core::ops::Add for Counters {
             downgrades: self.downgrades + other.downgrades,
             held_back: self.held_back + other.held_back,
             messages_sent: self.messages_sent + other.messages_sent,
+            sets_sent: self.sets_sent + other.sets_sent,
             messages_received: self.messages_received + other.messages_received,
             minipages_sent: self.minipages_sent + other.minipages_sent,
             bytes_sent: self.bytes_sent + other.bytes_sent,

@@ -2,7 +2,7 @@
 
 use crate::address::Key;
 use crate::context::Context;
-use crate::{Message, Minipage, Protection, Violation};
+use crate::{Message, Minipage, Protection, Views, Violation};
 
 use super::{Order, SequentialConsistency, Work};
 
@@ -45,11 +45,19 @@ impl SequentialConsistency {
         self.reduce(context, key, minipage, work.leaves());
         match work {
             Work::Forward { access, acks } => {
-                let message = Message::Grant { minipage, thread, access, acks, data: true, done: requester != manager };
+                let message = Message::Grant {
+                    minipage,
+                    thread,
+                    access,
+                    acks,
+                    data: true,
+                    done: requester != manager,
+                    views: Views::ONE,
+                };
                 context.send_minipage(requester, minipage, message);
             }
             Work::Invalidate => {
-                let message = Message::InvalidateAck { thread, key };
+                let message = Message::InvalidateAck { thread, key, views: Views::ONE };
                 context.send(requester, message);
             }
         }

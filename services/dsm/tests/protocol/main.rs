@@ -5,4 +5,5 @@ mod faults;
 mod holds;
 mod net;
 mod prefetch;
+mod sets;
 mod synchronisation;

@@ -244,9 +244,13 @@ impl Cluster {
     pub(crate) fn execute(&mut self, rank: Rank) {
         while let Some(action) = self.machines[usize::from(rank)].dsm.poll_action() {
             match action {
-                Action::Send { to, message } => self.send(rank, to, message, None),
-                Action::SendMinipage { to, minipage, message } => {
-                    self.send(rank, to, message, Some(minipage));
+                Action::Send { to, message } => self.send(rank, to, message, Vec::new()),
+                Action::SendMinipage { to, message, .. } => {
+                    let granted = message.views().iter().map(|at| match message.about(at) {
+                        Message::Grant { minipage, data: true, .. } => minipage,
+                        other => panic!("bytes before {other:?}"),
+                    });
+                    self.send(rank, to, message, granted.collect());
                 }
                 Action::Protect { minipage, protection } => self.protect(rank, minipage, protection),
                 Action::Resume { thread, outcome } => self.resume(rank, thread, outcome),
@@ -258,10 +262,10 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, from: Rank, to: Rank, message: Message, minipage: Option<Minipage>) {
+    fn send(&mut self, from: Rank, to: Rank, message: Message, minipages: Vec<Minipage>) {
         assert_ne!(from, to, "a rank sends itself nothing");
         self.check_lock_order(from, to, message);
-        if let Some(minipage) = minipage {
+        for minipage in minipages {
             let at = usize::from(minipage.view) * self.shape.pages as usize;
             let page = at + minipage.first_page() as usize;
             assert_eq!(

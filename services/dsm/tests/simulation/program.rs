@@ -207,7 +207,9 @@ impl Cluster {
         let access = if self.random.chance(self.shape.write_percent) { Access::Write } else { Access::Read };
         let now_ns = self.now_ns;
         let dsm = &mut self.machines[usize::from(rank)].dsm;
-        dsm.prefetch(now_ns, thread, view, page, access).unwrap();
+        // One minipage, or all that begin on the page.
+        let views = if self.random.chance(50) { view..view + 1 } else { 0..self.shape.views };
+        views.for_each(|view| _ = dsm.prefetch(now_ns, thread, view, page, access).unwrap());
         self.execute(rank);
         self.again(rank, thread);
     }
@@ -218,6 +220,7 @@ impl Cluster {
             0 => PAGE_BYTES + self.random.below(2 * PAGE_BYTES),
             1 => PAGE_BYTES,
             2 => 1 << (30 + self.random.below(34)),
+            3..6 => 64,
             _ => 8 + self.random.below(300),
         };
         let greedy = bytes > 1 << 20;
