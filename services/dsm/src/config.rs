@@ -43,6 +43,9 @@ pub struct Config {
     /// How long a thread keeps a minipage that it was just granted while others want it, so that it can finish the access that faulted; 0:
     /// not at all. See [`Dsm::release_holds`](crate::Dsm::release_holds).
     pub hold_ns: u64,
+    /// Under [`Protocol::Minipages`], whether read faults of a thread a constant stride apart bring what follows ahead of it, to be read.
+    /// Papers' figures and traces that show each fault want it off.
+    pub read_ahead: bool,
     /// How often threads of one rank may pass a lock to each other while another rank waits for it.
     pub lock_local_passes: u8,
     /// Protocol of allocations that name none.
@@ -67,7 +70,7 @@ impl Config {
     /// Default number of barriers.
     pub const BARRIERS: u32 = 256;
 
-    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs, 4 local lock passes; minipages.
+    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs, read-ahead, 4 local lock passes; minipages.
     /// If lazy, 4096 twins, 16,384 notices, and homes that move after 4 intervals.
     pub fn new(rank: Rank, ranks: u16, threads: u16, pages: u32, views: u16) -> Self {
         let share = pages / u32::from(ranks.max(1)) / 4;
@@ -82,6 +85,7 @@ impl Config {
             barriers: Self::BARRIERS,
             chunk_pages: share.clamp(1, 256),
             hold_ns: 5_000,
+            read_ahead: true,
             lock_local_passes: 4,
             protocol: Protocol::Minipages,
             twins: 4096.max(least_twins(threads)),

@@ -8,8 +8,12 @@ pub struct Counters {
     pub read_faults: u64,
     /// Write faults handled by the protocol.
     pub write_faults: u64,
-    /// Minipages requested before any access.
+    /// Minipages that the program requested before any access.
     pub prefetches: u64,
+    /// Minipages requested because the faults of a thread led there.
+    pub read_ahead: u64,
+    /// Copies of them that another rank took away before anything showed that they were of use.
+    pub read_ahead_lost: u64,
     /// Faults on minipages that were already accessible when the fault was handled.
     pub spurious_faults: u64,
     /// Write rights obtained without data because this rank held a valid copy.
@@ -64,6 +68,8 @@ impl core::ops::Add for Counters {
             read_faults: self.read_faults + other.read_faults,
             write_faults: self.write_faults + other.write_faults,
             prefetches: self.prefetches + other.prefetches,
+            read_ahead: self.read_ahead + other.read_ahead,
+            read_ahead_lost: self.read_ahead_lost + other.read_ahead_lost,
             spurious_faults: self.spurious_faults + other.spurious_faults,
             upgrades: self.upgrades + other.upgrades,
             invalidations: self.invalidations + other.invalidations,

@@ -69,7 +69,10 @@ impl SequentialConsistency {
             self.map.set_protection(key, protection);
             context.protect(minipage, protection);
             match protection {
-                Protection::None => context.counters_mut().invalidations += 1,
+                Protection::None => {
+                    context.counters_mut().invalidations += 1;
+                    context.counters_mut().read_ahead_lost += u64::from(self.strides.note_lost(key));
+                }
                 _ => context.counters_mut().downgrades += 1,
             }
         }

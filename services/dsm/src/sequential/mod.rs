@@ -12,6 +12,7 @@ mod holds;
 mod manager;
 mod map;
 mod requests;
+mod strides;
 
 use crate::address::Key;
 use crate::config::{Config, ConfigError};
@@ -24,6 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use directory::{Directory, Entry, Waiting};
 use map::Map;
+use strides::Strides;
 
 /// The protocol of one rank.
 #[derive(Debug)]
@@ -43,6 +45,7 @@ pub(crate) struct SequentialConsistency {
     /// Ranks that have acknowledged to each request.
     ackers: RankSets,
     ahead: Ahead,
+    strides: Strides,
     holds: Holds,
     /// Latest time of any input.
     now_ns: u64,
@@ -150,6 +153,7 @@ impl SequentialConsistency {
             asked: 0,
             ackers: RankSets::new(usize::from(requests), ranks).ok_or(too_large)?,
             ahead: Ahead::new(config.threads, config.sets()),
+            strides: Strides::new(threads, config.read_ahead, ranks),
             holds: Holds::new(threads, config.hold_ns),
             now_ns: 0,
         })

@@ -32,7 +32,34 @@ impl SequentialConsistency {
         if !self.is_requested(key) {
             self.request(context, thread, key, access);
         }
+        if access == Access::Read {
+            self.read_ahead(context, thread, key);
+        }
         Ok(Progress::Pending)
+    }
+
+    /// Requests what a thread will read, behind the request for what it reads now.
+    fn read_ahead(&mut self, context: &mut Context, thread: Thread, key: Key) {
+        let Some(wanted) = self.strides.note_fault(thread, key) else {
+            return;
+        };
+        while let Some(next) = self.strides.next(wanted) {
+            let Ok(next) = self.key_at(next.view, next.page.into()) else {
+                return;
+            };
+            if self.map.protection(next) == Protection::None && !self.is_requested(next) {
+                let Some(number) = self.ahead.begin(next) else {
+                    return;
+                };
+                context.counters_mut().read_ahead += 1;
+                self.request(context, number, next, Access::Read);
+                if !self.is_requested(next) {
+                    // Nothing is there.
+                    return;
+                }
+            }
+            self.strides.note_ahead(wanted);
+        }
     }
 
     /// Requests a minipage before a thread accesses it. False, without a request, if too many are outstanding.
@@ -256,6 +283,9 @@ impl SequentialConsistency {
     fn refused(&mut self, context: &mut Context, thread: Thread, key: Key) {
         self.end_request(thread);
         let was_ahead = thread >= self.threads;
+        if was_ahead {
+            self.strides.note_refused(key);
+        }
         for waiter in 0..context.waits().len() {
             let Some((page, access)) = context.fault_on(key, waiter) else {
                 continue;

@@ -6,7 +6,7 @@ use mapwire_dsm::{
 };
 
 fn config(ranks: u16) -> Config {
-    Config { chunk_pages: 1, hold_ns: 0, ..Config::new(0, ranks, 3, 8192, 4) }
+    Config { chunk_pages: 1, hold_ns: 0, read_ahead: false, ..Config::new(0, ranks, 3, 8192, 4) }
 }
 
 fn net(ranks: u16) -> Net {

@@ -6,7 +6,7 @@ use mapwire_dsm::{
 };
 
 fn net(ranks: Rank) -> Net {
-    Net::new(Config { chunk_pages: 1, ..Config::new(0, ranks, 2, 512, 4) })
+    Net::new(Config { chunk_pages: 1, read_ahead: false, ..Config::new(0, ranks, 2, 512, 4) })
 }
 
 /// Requests without delivering anything.

@@ -23,7 +23,7 @@ fn page(net: &mut Net, owner: Rank, manager: Rank) -> Vec<Minipage> {
 }
 
 fn net(ranks: Rank) -> Net {
-    Net::new(Config { chunk_pages: 1, hold_ns: 0, ..Config::new(0, ranks, 2, 512, 64) })
+    Net::new(Config { chunk_pages: 1, hold_ns: 0, read_ahead: false, ..Config::new(0, ranks, 2, 512, 64) })
 }
 
 fn ask(net: &mut Net, rank: Rank, units: &[Minipage], access: Access) {

@@ -22,6 +22,8 @@ pub(crate) struct Shape {
     pub(crate) phases: u32,
     pub(crate) steps: u32,
     pub(crate) write_percent: u64,
+    /// Percentage of accesses that read one minipage after the other.
+    pub(crate) walk_percent: u64,
     pub(crate) delay_ns: u64,
     pub(crate) think_ns: u64,
     /// Percentage of minipages stored at once into the receiver's segment; others travel in pieces before the message.
@@ -48,6 +50,7 @@ impl Shape {
             phases: 1 + random.below(3) as u32,
             steps: 5 + random.below(20) as u32,
             write_percent: [10, 50, 90][random.below(3) as usize],
+            walk_percent: [0, 50, 90][random.below(3) as usize],
             delay_ns: [100, 2_000, 20_000][random.below(3) as usize],
             think_ns: if hold_ns == 0 { 50 } else { think_ns },
             direct_percent: [0, 50, 100][random.below(3) as usize],
