@@ -7,8 +7,8 @@ use crate::{Access, Address, Error, Message, Minipage, Protection, Rank, Thread}
 pub enum Action {
     /// Send `message` to rank `to`, never this rank itself.
     Send { to: Rank, message: Message },
-    /// Copy the minipage's bytes from this rank's segment to the same offset in `to`'s, then send `message`: the bytes are in place when
-    /// it is handled.
+    /// Copy the bytes of all minipages that `message` [is about](Message::views) from this rank's segment to the same offsets in `to`'s, and
+    /// no others, then send the message: the bytes are in place when it is handled.
     ///
     /// They may travel as a store of the network interface, through an import of `to`'s segment, on the link that then takes the message,
     /// since links keep the order; or be stored into `to`'s mapped segment at once, where the transport offers that. They may be copied in
@@ -16,7 +16,7 @@ pub enum Action {
     /// and nobody may write them here. If they cannot be copied, the message must not be sent.
     SendMinipage {
         to: Rank,
-        /// Bytes to copy.
+        /// The first minipage; others are as long, and adjacent to it or to each other.
         minipage: Minipage,
         /// Message that follows the bytes.
         message: Message,

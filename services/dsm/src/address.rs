@@ -87,6 +87,13 @@ impl Minipage {
             && if self.length_bytes >= PAGE_BYTES { within == 0 } else { within + self.length_bytes <= PAGE_BYTES }
     }
 
+    /// A minipage of this length so many views after it, which begins where that of the view before ends. Numbers that are too large stay so.
+    pub(crate) fn after(self, views: u16) -> Minipage {
+        let distance = self.length_bytes.saturating_mul(views.into());
+        let offset_bytes = self.offset_bytes.saturating_add(distance);
+        Minipage { view: self.view.saturating_add(views), offset_bytes, ..self }
+    }
+
     /// Its key; meaningful only if it lies within a segment.
     pub fn key(&self) -> Key {
         Key { view: self.view, page: self.first_page() as u32 }

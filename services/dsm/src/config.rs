@@ -10,8 +10,11 @@ pub const MAX_VIEWS: u16 = 512;
 /// Most pages of the segment (one page less than 1 TiB).
 pub const MAX_PAGES: u32 = (1 << 28) - 1;
 
-/// Most outstanding prefetches of a rank: [`Dsm::prefetch`](crate::Dsm::prefetch).
+/// Most pages of which a rank has prefetches outstanding: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
+
+/// Consecutive views, those from a multiple of it on, of which minipages that start on one page are prefetched together.
+pub(crate) const SET: u16 = 64;
 
 /// Most outstanding requests of all ranks.
 pub(crate) const MAX_REQUESTS: u32 = (1 << 20) - 1;
@@ -40,6 +43,9 @@ pub struct Config {
     /// How long a thread keeps a minipage that it was just granted while others want it, so that it can finish the access that faulted; 0:
     /// not at all. See [`Dsm::release_holds`](crate::Dsm::release_holds).
     pub hold_ns: u64,
+    /// Under [`Protocol::Minipages`], whether read faults of a thread a constant stride apart bring what follows ahead of it, to be read.
+    /// Papers' figures and traces that show each fault want it off.
+    pub read_ahead: bool,
     /// How often threads of one rank may pass a lock to each other while another rank waits for it.
     pub lock_local_passes: u8,
     /// Protocol of allocations that name none.
@@ -64,7 +70,7 @@ impl Config {
     /// Default number of barriers.
     pub const BARRIERS: u32 = 256;
 
-    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs, 4 local lock passes; minipages.
+    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs, read-ahead, 4 local lock passes; minipages.
     /// If lazy, 4096 twins, 16,384 notices, and homes that move after 4 intervals.
     pub fn new(rank: Rank, ranks: u16, threads: u16, pages: u32, views: u16) -> Self {
         let share = pages / u32::from(ranks.max(1)) / 4;
@@ -79,6 +85,7 @@ impl Config {
             barriers: Self::BARRIERS,
             chunk_pages: share.clamp(1, 256),
             hold_ns: 5_000,
+            read_ahead: true,
             lock_local_passes: 4,
             protocol: Protocol::Minipages,
             twins: 4096.max(least_twins(threads)),
@@ -90,7 +97,12 @@ impl Config {
 
     /// Most outstanding requests of a rank: one for each thread, and the prefetches.
     pub(crate) fn requests(&self) -> u16 {
-        self.threads + MAX_PREFETCHES
+        self.threads + SET * self.sets()
+    }
+
+    /// Sets of minipages of which a rank may have prefetches outstanding: fewer in a job of many ranks and threads.
+    pub(crate) fn sets(&self) -> u16 {
+        ((max_requests(self.ranks) - self.threads) / SET).min(MAX_PREFETCHES)
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
@@ -134,8 +146,12 @@ impl Config {
 
 /// Most threads of a rank for which all outstanding requests of the job can be numbered.
 fn max_threads(ranks: u16) -> u16 {
-    let requests = (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1);
-    requests as u16 - MAX_PREFETCHES
+    max_requests(ranks) - SET
+}
+
+/// Most requests of a rank for which all outstanding ones of the job can be numbered.
+fn max_requests(ranks: u16) -> u16 {
+    (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1) as u16
 }
 
 /// Twins that an instruction of each thread needs, which touches two pages, and to merge what one of them fetches.
@@ -221,7 +237,7 @@ mod tests {
         assert_eq!(Config { ranks: 0, ..good }.check(), Err(ConfigError::Ranks(0)));
         assert_eq!(Config { rank: 4, ..good }.check(), Err(ConfigError::Rank { rank: 4, ranks: 4 }));
         assert!(matches!(Config { threads: 0, ..good }.check(), Err(ConfigError::Threads { .. })));
-        for (ranks, most) in [(1, 65_518), (4, 65_518), (64, 16_367), (1024, 1007)] {
+        for (ranks, most) in [(1, 65_470), (4, 65_470), (64, 16_319), (1024, 959)] {
             let threads = |threads| Config { ranks, threads, ..good }.check();
             assert_eq!(threads(most), Ok(()));
             let error = threads(most + 1).unwrap_err();

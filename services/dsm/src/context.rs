@@ -2,9 +2,10 @@
 
 use crate::address::Key;
 use crate::allocation::Wanted;
+use crate::config::SET;
 use crate::{
     Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome, Protection, Protocol,
-    Rank, Thread,
+    Rank, Thread, Views,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -48,12 +49,14 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(config: Config) -> Self {
         let (ranks, requests) = (usize::from(config.ranks), usize::from(config.requests()));
-        // Most actions of one input, so that the queue never grows.
+        // Most actions of one input, so that the queue never grows: one ends requests for 64 minipages, or the holds of all threads, and a
+        // rank has at most one request for each minipage.
         let lazy = match config.protocol {
             Protocol::Minipages => 0,
             Protocol::Hlrc => config.twins as usize,
         };
-        let actions = 16 + 4 * (ranks + requests) + 2 * ranks * requests + lazy;
+        let minipages = usize::from(SET).max(usize::from(config.threads));
+        let actions = 16 + 4 * (ranks + requests) + 2 * ranks * minipages + lazy;
         Context {
             config,
             waits: vec![Wait::Nothing; usize::from(config.threads)],
@@ -126,15 +129,38 @@ impl Context {
     }
 
     pub(crate) fn send(&mut self, to: Rank, message: Message) {
-        self.counters.messages_sent += 1;
-        self.actions.push_back(Action::Send { to, message });
+        self.push_message(to, message, Action::Send { to, message });
     }
 
     pub(crate) fn send_minipage(&mut self, to: Rank, minipage: Minipage, message: Message) {
-        self.counters.messages_sent += 1;
         self.counters.minipages_sent += 1;
         self.counters.bytes_sent += minipage.length_bytes;
-        self.actions.push_back(Action::SendMinipage { to, minipage, message });
+        self.push_message(to, message, Action::SendMinipage { to, minipage, message });
+    }
+
+    /// Queues the action that sends a message, unless the message queued last goes the same way and can stand for this one too. It then
+    /// goes out behind what was queued meanwhile, none of which is a message: protections must precede the message that they belong to,
+    /// and may precede others.
+    fn push_message(&mut self, to: Rank, message: Message, action: Action) {
+        let is_message = |action: &Action| !matches!(action, Action::Protect { .. } | Action::Resume { .. });
+        let last = self.actions.iter().rposition(is_message);
+        let joined = last.and_then(|at| match &mut self.actions[at] {
+            Action::Send { to: other, message: last } | Action::SendMinipage { to: other, message: last, .. } => {
+                let was_one = last.views() == Views::ONE;
+                (*other == to && last.absorb(message)).then_some((at, was_one))
+            }
+            _ => None,
+        });
+        let Some((at, was_one)) = joined else {
+            self.counters.messages_sent += 1;
+            return self.actions.push_back(action);
+        };
+        self.counters.sets_sent += u64::from(was_one);
+        if at + 1 < self.actions.len()
+            && let Some(joined) = self.actions.remove(at)
+        {
+            self.actions.push_back(joined);
+        }
     }
 
     pub(crate) fn protect(&mut self, minipage: Minipage, protection: Protection) {

@@ -8,8 +8,12 @@ pub struct Counters {
     pub read_faults: u64,
     /// Write faults handled by the protocol.
     pub write_faults: u64,
-    /// Minipages requested before any access.
+    /// Minipages that the program requested before any access.
     pub prefetches: u64,
+    /// Minipages requested because the faults of a thread led there.
+    pub read_ahead: u64,
+    /// Copies of them that another rank took away before anything showed that they were of use.
+    pub read_ahead_lost: u64,
     /// Faults on minipages that were already accessible when the fault was handled.
     pub spurious_faults: u64,
     /// Write rights obtained without data because this rank held a valid copy.
@@ -22,6 +26,8 @@ pub struct Counters {
     pub held_back: u64,
     /// Messages sent to other ranks, those that follow data included.
     pub messages_sent: u64,
+    /// Messages sent that were about several minipages.
+    pub sets_sent: u64,
     /// Messages of other ranks that were handled.
     pub messages_received: u64,
     /// Minipages stored into other ranks.
@@ -62,12 +68,15 @@ impl core::ops::Add for Counters {
             read_faults: self.read_faults + other.read_faults,
             write_faults: self.write_faults + other.write_faults,
             prefetches: self.prefetches + other.prefetches,
+            read_ahead: self.read_ahead + other.read_ahead,
+            read_ahead_lost: self.read_ahead_lost + other.read_ahead_lost,
             spurious_faults: self.spurious_faults + other.spurious_faults,
             upgrades: self.upgrades + other.upgrades,
             invalidations: self.invalidations + other.invalidations,
             downgrades: self.downgrades + other.downgrades,
             held_back: self.held_back + other.held_back,
             messages_sent: self.messages_sent + other.messages_sent,
+            sets_sent: self.sets_sent + other.sets_sent,
             messages_received: self.messages_received + other.messages_received,
             minipages_sent: self.minipages_sent + other.minipages_sent,
             bytes_sent: self.bytes_sent + other.bytes_sent,

@@ -1,17 +1,18 @@
 //! The encoding of messages.
 //!
 //! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
-//! byte of 0 or 1. The fields of messages of locks and barriers may be followed by the *payload*: what the coherence protocol tells
+//! byte of 0 or 1. The views of a message about several minipages are 8 bytes, and the highest bit of its kind byte says that they are there.
+//! The fields of messages of locks and barriers may be followed by the *payload*: what the coherence protocol tells
 //! the receiver.
 //!
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
 //! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
 
-use crate::{Access, Key, Message, Minipage, Round, Units};
+use crate::{Access, Key, Message, Minipage, Round, Units, Views};
 use thiserror::Error;
 
 /// Longest message without its payload, in bytes.
-pub const MAX_FIELDS_BYTES: usize = 26;
+pub const MAX_FIELDS_BYTES: usize = 34;
 /// Longest payload, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1024;
 /// Longest message, in bytes.
@@ -33,6 +34,9 @@ pub enum ParseError {
     /// Undefined flag bits are set.
     #[error("flags {flags:#04x} mean nothing in a shared-memory message of kind {kind}")]
     Flags { kind: u8, flags: u8 },
+    /// A message about several minipages names fewer than two, or not the first.
+    #[error("views {mask:#x} name no set of minipages in a shared-memory message of kind {kind}")]
+    Views { kind: u8, mask: u64 },
 }
 
 macro_rules! layouts {
@@ -62,13 +66,13 @@ macro_rules! layouts {
 
 // The kind byte of each message, and its fields in their order.
 layouts! {
-    1 Request { access thread key }
-    2 Refuse { thread key }
-    3 Forward { access thread minipage requester acks }
-    4 Grant { access data done thread minipage acks }
-    5 Invalidate { thread key requester }
-    6 InvalidateAck { thread key }
-    7 Done { thread key }
+    1 Request { access thread key views }
+    2 Refuse { thread key views }
+    3 Forward { access thread minipage requester acks views }
+    4 Grant { access data done thread minipage acks views }
+    5 Invalidate { thread key requester views }
+    6 InvalidateAck { thread key views }
+    7 Done { thread key views }
     8 Register { thread minipage }
     9 Registered { thread }
     10 ChunkRequest { thread need_pages want_pages }
@@ -123,23 +127,30 @@ impl Message {
     /// Encodes the message without a payload at the start of `bytes` and returns its length.
     pub fn encode(&self, bytes: &mut [u8; MAX_MESSAGE_BYTES]) -> usize {
         let mut to = Writer { bytes, at: 0 };
-        self.kind().write(&mut to);
+        let several = if self.views() == Views::ONE { 0 } else { SEVERAL };
+        (self.kind() | several).write(&mut to);
         self.write(&mut to);
         to.at
     }
 
     /// Parses a message that fills `bytes` exactly, and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(Message, &[u8]), ParseError> {
-        let &[kind, ref fields @ ..] = bytes else {
+        let &[first, ref fields @ ..] = bytes else {
             return Err(ParseError::Empty);
         };
+        let kind = first & !SEVERAL;
         let bad_length = ParseError::Length { kind, length_bytes: bytes.len() };
-        let mut from = Reader { bytes: fields };
+        let mut from = Reader { bytes: fields, has_views: first != kind };
         let message = Message::read(kind, &mut from).map_err(|malformed| match malformed {
-            Malformed::Kind => ParseError::Kind(kind),
+            Malformed::Kind => ParseError::Kind(first),
             Malformed::Short => bad_length,
             Malformed::Flags(flags) => ParseError::Flags { kind, flags },
+            Malformed::Views(mask) => ParseError::Views { kind, mask },
         })?;
+        if from.has_views {
+            // No message of that kind has any.
+            return Err(ParseError::Kind(first));
+        }
         let payload = from.bytes;
         let most = if carries_payload(kind) { MAX_PAYLOAD_BYTES } else { 0 };
         if payload.len() > most {
@@ -148,6 +159,9 @@ impl Message {
         Ok((message, payload))
     }
 }
+
+/// The bit of the kind byte of a message about several minipages.
+const SEVERAL: u8 = 0x80;
 
 /// Whether a payload may follow the fields of a message of that kind: of locks, barriers, notices and changes.
 const fn carries_payload(kind: u8) -> bool {
@@ -158,6 +172,7 @@ enum Malformed {
     Kind,
     Short,
     Flags(u8),
+    Views(u64),
 }
 
 struct Writer<'a> {
@@ -167,6 +182,8 @@ struct Writer<'a> {
 
 struct Reader<'a> {
     bytes: &'a [u8],
+    /// Views are there, and have not been read.
+    has_views: bool,
 }
 
 trait Field: Sized {
@@ -218,6 +235,22 @@ impl Field for Access {
     }
 }
 
+impl Field for Views {
+    fn write(self, to: &mut Writer<'_>) {
+        if self != Views::ONE {
+            self.mask().write(to);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        if !core::mem::take(&mut from.has_views) {
+            return Ok(Views::ONE);
+        }
+        let mask = u64::read(from)?;
+        Views::new(mask).filter(|&views| views != Views::ONE).ok_or(Malformed::Views(mask))
+    }
+}
+
 macro_rules! records {
     ($($name:ident { $($field:ident)* })*) => {
         $(impl Field for $name {
@@ -246,12 +279,14 @@ mod tests {
 
     /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
-        let bytes = proptest::array::uniform32(any::<u8>());
+        let bytes = proptest::collection::vec(any::<u8>(), MAX_FIELDS_BYTES);
         (1u8..=34, bytes).prop_map(|(kind, mut bytes)| {
             if matches!(kind, 1 | 3 | 4) {
                 bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
             }
-            Message::read(kind, &mut Reader { bytes: &bytes }).unwrap_or_else(|_| unreachable!())
+            let read = |has_views| Message::read(kind, &mut Reader { bytes: &bytes, has_views });
+            // Every second mask lacks its first bit.
+            read(true).or_else(|_| read(false)).unwrap_or_else(|_| unreachable!())
         })
     }
 
@@ -276,15 +311,15 @@ mod tests {
                 prop_assert!(Message::parse(&bytes).is_err());
             }
             bytes.resize(length + MAX_PAYLOAD_BYTES + 1, 0);
-            let error = ParseError::Length { kind: bytes[0], length_bytes: bytes.len() };
+            let error = ParseError::Length { kind: message.kind(), length_bytes: bytes.len() };
             prop_assert_eq!(Message::parse(&bytes), Err(error));
         }
 
         #[test]
-        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..37) {
+        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..37, several: bool) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
-                *first = kind;
+                *first = kind | if several { SEVERAL } else { 0 };
             }
             if let Ok((message, payload)) = Message::parse(&bytes) {
                 let mut again = [0; MAX_MESSAGE_BYTES];
@@ -301,5 +336,11 @@ mod tests {
         assert_eq!(Message::parse(&[99, 1]), Err(ParseError::Kind(99)));
         assert_eq!(Message::parse(&[1, 2]), Err(ParseError::Flags { kind: 1, flags: 2 }));
         assert_eq!(Message::parse(&[13, 2]), Err(ParseError::Length { kind: 13, length_bytes: 2 }));
+        assert_eq!(Message::parse(&[SEVERAL | 13, 0, 0, 0, 0]), Err(ParseError::Kind(SEVERAL | 13)));
+        for mask in [0u64, 1, 6] {
+            let mut bytes = Vec::from([SEVERAL | 7; 9]);
+            bytes.extend(mask.to_le_bytes());
+            assert_eq!(Message::parse(&bytes), Err(ParseError::Views { kind: 7, mask }));
+        }
     }
 }

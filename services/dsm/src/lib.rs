@@ -107,6 +107,7 @@ mod spread;
 mod synchronisation;
 mod tables;
 mod units;
+mod views;
 
 pub use action::{Action, Outcome, Progress};
 pub use address::{Access, Address, Key, Minipage, PAGE_BYTES, Protection};
@@ -121,6 +122,7 @@ pub use message::{Message, Round};
 pub use protocol::{Protocol, ProtocolMismatch, UnknownProtocol};
 pub use synchronisation::WaitedBarrier;
 pub use units::Units;
+pub use views::Views;
 
 /// The number of a process in its job, from 0.
 pub type Rank = u16;

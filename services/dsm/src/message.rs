@@ -1,9 +1,12 @@
 //! Messages between ranks.
 
-use crate::{Access, Barrier, Key, Lock, Minipage, Rank, Thread, Units};
+use crate::{Access, Barrier, Key, Lock, Minipage, Rank, Thread, Units, Views};
 
 /// A message between two ranks. `key` names a minipage; `thread` is the requester's thread on whose behalf it travels; in messages about a
 /// minipage, a number beyond the last thread denotes a prefetch.
+///
+/// A message with `views` stands for one about each of these minipages, in ascending order of their views, and means no more than these:
+/// each minipage is served, refused or put off by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// Requester → manager: a thread faulted.
@@ -12,12 +15,14 @@ pub enum Message {
         /// The minipage, or the page of the access if the requester does not know the minipage.
         key: Key,
         access: Access,
+        views: Views,
     },
     /// Manager → requester: no minipage is there.
     Refuse {
         thread: Thread,
         /// From the request.
         key: Key,
+        views: Views,
     },
     /// Manager → owner: send the requester a copy; for a write, drop your own.
     Forward {
@@ -27,6 +32,7 @@ pub enum Message {
         access: Access,
         /// Number of ranks that drop a copy; the requester must await their acknowledgements.
         acks: u16,
+        views: Views,
     },
     /// Owner or manager → requester: the right, after the data if `data`.
     Grant {
@@ -39,6 +45,7 @@ pub enum Message {
         data: bool,
         /// Whether the manager awaits [`Message::Done`].
         done: bool,
+        views: Views,
     },
     /// Manager → holder of a copy: drop it and tell the requester.
     Invalidate {
@@ -46,11 +53,12 @@ pub enum Message {
         /// Rank that wants to write.
         requester: Rank,
         thread: Thread,
+        views: Views,
     },
     /// Holder of a copy → requester: it is gone.
-    InvalidateAck { thread: Thread, key: Key },
+    InvalidateAck { thread: Thread, key: Key, views: Views },
     /// Requester → manager: the right is in use, serve the next request.
-    Done { thread: Thread, key: Key },
+    Done { thread: Thread, key: Key, views: Views },
     /// Allocating rank → manager (or everybody, if longer than a page): a new minipage, which I own.
     Register { minipage: Minipage, thread: Thread },
     /// Allocating rank → everybody: new minipages of one allocation, which I own.
@@ -164,4 +172,61 @@ pub struct Round {
     pub root: Rank,
     /// The root's value; 0 from others, and to a root that has not arrived.
     pub value: u64,
+}
+
+/// How a message names its first minipage.
+enum Named<'a> {
+    Key(&'a mut Key),
+    Minipage(&'a mut Minipage),
+}
+
+impl Message {
+    /// Number of the request, first minipage and views of a message that has views.
+    fn named(&mut self) -> Option<(&mut Thread, Named<'_>, &mut Views)> {
+        match self {
+            Message::Request { thread, key, views, .. }
+            | Message::Refuse { thread, key, views }
+            | Message::Invalidate { thread, key, views, .. }
+            | Message::InvalidateAck { thread, key, views }
+            | Message::Done { thread, key, views } => Some((thread, Named::Key(key), views)),
+            Message::Forward { thread, minipage, views, .. } | Message::Grant { thread, minipage, views, .. } => {
+                Some((thread, Named::Minipage(minipage), views))
+            }
+            _ => None,
+        }
+    }
+
+    fn first_view(mut self) -> Option<u16> {
+        self.named().map(|(_, named, _)| match named {
+            Named::Key(key) => key.view,
+            Named::Minipage(minipage) => minipage.view,
+        })
+    }
+
+    /// The minipages that it is about, from the one that it names on.
+    #[must_use]
+    pub fn views(mut self) -> Views {
+        self.named().map_or(Views::ONE, |(_, _, views)| *views)
+    }
+
+    /// The message about that minipage alone which is `at` views after the first. Numbers that are too large stay so.
+    #[must_use]
+    pub fn about(mut self, at: u16) -> Message {
+        if let Some((thread, named, views)) = self.named() {
+            *views = Views::ONE;
+            *thread = thread.saturating_add(at);
+            match named {
+                Named::Key(key) => key.view = key.view.saturating_add(at),
+                Named::Minipage(minipage) => *minipage = minipage.after(at),
+            }
+        }
+        self
+    }
+
+    /// Makes it stand for `next` too, a message about one minipage; false if it cannot.
+    pub(crate) fn absorb(&mut self, next: Message) -> bool {
+        let (Some(first), Some(view)) = (self.first_view(), next.first_view()) else { return false };
+        let Some(at) = view.checked_sub(first).filter(|&at| at > 0) else { return false };
+        self.about(at) == next && self.named().is_some_and(|(_, _, views)| views.insert(at))
+    }
 }

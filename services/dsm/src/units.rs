@@ -94,7 +94,8 @@ impl Units {
         let within = view.checked_sub(self.view).filter(|&within| within < per_page)?;
         let run = u64::from(page.checked_sub(self.first_page)?) / self.unit_pages();
         let number = run * u64::from(per_page) + u64::from(within);
-        (number < self.count()).then_some(number)
+        let is_within = u64::from(page) < u64::from(self.first_page) + self.pages(views);
+        (is_within && number < self.count()).then_some(number)
     }
 
     /// The minipage that covers a page of a view.
@@ -130,8 +131,9 @@ mod tests {
 
     fn units() -> impl Strategy<Value = Units> {
         let unit = prop_oneof![1u64..5000, (1u64..4).prop_map(|pages| pages * PAGE_BYTES), 1u64..20_000];
-        (0u16..4, 0u32..20, unit, 1u64..60, 0u64..PAGE_BYTES).prop_map(|(view, first_page, unit_bytes, count, cut)| {
-            let cut = if unit_bytes.is_multiple_of(PAGE_BYTES) { cut } else { 0 };
+        (0u16..4, 0u32..20, unit, 1u64..60, any::<u64>()).prop_map(|(view, first_page, unit_bytes, count, cut)| {
+            // The last may be shorter, also by pages.
+            let cut = if unit_bytes.is_multiple_of(PAGE_BYTES) { cut % unit_bytes } else { 0 };
             Units { view, first_page, length_bytes: unit_bytes * count - cut, unit_bytes }
         })
     }

@@ -82,9 +82,14 @@ impl Attacked {
             assert!(count < 1000, "no end of actions");
             match action {
                 Action::Send { to, message } => self.check_send(to, message),
-                Action::SendMinipage { to, minipage, message } => {
+                Action::SendMinipage { to, message, .. } => {
                     self.check_send(to, message);
-                    self.check_minipage(minipage);
+                    for at in message.views().iter() {
+                        let Message::Grant { minipage, data: true, .. } = message.about(at) else {
+                            panic!("bytes before {message:?}")
+                        };
+                        self.check_minipage(minipage);
+                    }
                 }
                 Action::Protect { minipage, .. } => self.check_minipage(minipage),
                 Action::Twin { page, twin } => assert!(page < PAGES && twin < 6),
@@ -159,7 +164,9 @@ impl Attacked {
                 return;
             }
             5 => {
-                let _ = self.dsm.prefetch(now_ns, thread, view, page, access);
+                // One minipage, or all of the page.
+                let views = if random.chance(50) { view..view.saturating_add(1) } else { 0..VIEWS };
+                views.for_each(|view| _ = self.dsm.prefetch(now_ns, thread, view, page, access));
                 return;
             }
             _ if random.chance(50) => self.dsm.barrier(thread, lock).is_ok(),
@@ -192,8 +199,8 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; KINDS] {
             let is_lazy = attacked.dsm.config().protocol == Protocol::Hlrc;
             let (from, message) = match attacked.sent.get(random.below(6) as usize) {
                 // The requester may report the end of what the owner was asked to do for it.
-                Some(&(_, Message::Forward { minipage, requester, thread, .. })) if random.chance(50) => {
-                    (requester, Message::Done { thread, key: minipage.key() })
+                Some(&(_, Message::Forward { minipage, requester, thread, views, .. })) if random.chance(75) => {
+                    (requester, Message::Done { thread, key: minipage.key(), views })
                 }
                 Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known, ranks, is_lazy)),
                 None => (
@@ -208,7 +215,7 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; KINDS] {
             assert!(answer.is_err() || payload.is_empty() || is_lazy);
             let mut bytes = [0; MAX_MESSAGE_BYTES];
             message.encode(&mut bytes);
-            attacked.accepted[usize::from(bytes[0])] += u64::from(answer.is_ok());
+            attacked.accepted[usize::from(bytes[0] & 0x7f)] += u64::from(answer.is_ok());
         }
         attacked.drain();
         let _ = attacked.dsm.poll_hold();

@@ -54,6 +54,7 @@ fn nor_do_they_in_a_job_whose_ranks_take_two_words() {
 fn exercise(ranks: u16, rounds: u32) {
     let mut net = Net::new(Config { hold_ns: 1000, participants: 2, ..Config::new(0, ranks, 3, 512, 8) });
     let minipages: Vec<_> = (0..40).map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 })).collect();
+    let page: Vec<_> = (0..8).map(|_| net.alloc(0, 64)).collect();
 
     let mut minipages = minipages;
     for units in [net.array(1, 40_000, Unit::Auto), net.rows(2, 40, 100), net.rows(3, 3, 9000)] {
@@ -64,6 +65,19 @@ fn exercise(ranks: u16, rounds: u32) {
     net.rank(0).handle_message(0, 1, Message::RegisterUnits { units: others, thread: 0 }, &[]).unwrap();
     net.rank(0).poll_action().unwrap();
     for round in 0..rounds {
+        // All of a page by each rank, and back.
+        for rank in 1..ranks {
+            net.clear();
+            for unit in &page {
+                let now_ns = net.now_ns;
+                let _ = net.rank(rank).prefetch(now_ns, 0, unit.view, unit.first_page(), Access::Read);
+            }
+            net.settle();
+        }
+        for &unit in &page {
+            net.now_ns += 5000;
+            net.fault(0, unit, Access::Write);
+        }
         for (at, &minipage) in minipages.iter().enumerate() {
             net.clear();
             for rank in 0..ranks {
@@ -87,6 +101,11 @@ fn exercise(ranks: u16, rounds: u32) {
                 }
                 net.settle();
             }
+        }
+        // Readers of all minipages in order.
+        for &minipage in &minipages {
+            net.now_ns += 5000;
+            net.fault((round % u32::from(ranks)) as u16, minipage, Access::Read);
         }
         for rank in 0..ranks {
             for access in [Access::Read, Access::Write] {
@@ -121,10 +140,12 @@ fn exercise(ranks: u16, rounds: u32) {
     assert_eq!(allocations::calls() - before, 0);
 
     let counters: Vec<_> = net.ranks.iter().map(|dsm| dsm.counters()).collect();
-    let exercised: [fn(&Counters) -> u64; 10] = [
+    let exercised: [fn(&Counters) -> u64; 12] = [
         |did| did.read_faults,
         |did| did.write_faults,
         |did| did.prefetches,
+        |did| did.read_ahead,
+        |did| did.sets_sent,
         |did| did.upgrades,
         |did| did.invalidations,
         |did| did.downgrades,

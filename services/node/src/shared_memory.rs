@@ -44,8 +44,8 @@ struct Remote {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Send(Message),
-    /// A minipage, and the message behind it.
-    Store(Region, Message),
+    /// The minipages that the message is about, from this run of adjacent ones on, and the message behind them.
+    Store(Minipage, Message, usize),
     /// What differs between a page and its twin, and the message behind it.
     StoreChanges {
         page: u32,
@@ -182,6 +182,13 @@ fn region(minipage: &Minipage) -> Region {
     Region { view: minipage.view, offset: minipage.offset_bytes, bytes: minipage.length_bytes }
 }
 
+/// The bytes of `count` adjacent minipages as long as this one, of which the first is `first` views after it.
+fn adjacent(minipage: &Minipage, first: u16, count: u16) -> Region {
+    let Region { view, offset, bytes } = region(minipage);
+    let (distance, all) = (bytes.wrapping_mul(first.into()), bytes.wrapping_mul(count.into()));
+    Region { view: view.wrapping_add(first), offset: offset.wrapping_add(distance), bytes: all }
+}
+
 impl Service for SharedMemory {
     #[inline]
     fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
@@ -241,7 +248,7 @@ impl Service for SharedMemory {
             match self.dsm.poll_action()? {
                 DsmAction::Send { to, message } => break Remote { rank: to, what: What::Send(message) },
                 DsmAction::SendMinipage { to, minipage, message } => {
-                    break Remote { rank: to, what: What::Store(region(&minipage), message) };
+                    break Remote { rank: to, what: What::Store(minipage, message, 0) };
                 }
                 DsmAction::SendDiff { to, page, twin, message } => {
                     break Remote { rank: to, what: What::StoreChanges { page, twin, message } };
@@ -281,8 +288,18 @@ impl Service for SharedMemory {
         let to = self.endpoint(rank);
         Some(match what {
             What::Send(message) => Action::Send { to, message: self.dsm.encode(rank, &message) },
-            What::Store(region, message) => {
-                Action::Store { to, region, at: region.offset, message: self.dsm.encode(rank, &message) }
+            What::Store(minipage, message, run) => {
+                let mut runs = message.views().runs().skip(run);
+                let (first, count) = runs.next().unwrap_or((0, 1));
+                let region = adjacent(&minipage, first, count);
+                let message = match runs.next() {
+                    None => self.dsm.encode(rank, &message),
+                    Some(_) => {
+                        self.held = Some(Remote { rank, what: What::Store(minipage, message, run + 1) });
+                        &[]
+                    }
+                };
+                Action::Store { to, region, at: region.offset, message }
             }
             What::StoreChanges { page, twin, message } => {
                 let copy = self.twin_offset(twin);
@@ -330,8 +347,10 @@ impl Service for SharedMemory {
 
     fn stored_before(&self, message: &[u8]) -> Option<(u64, u64)> {
         match Message::parse(message) {
-            Ok((Message::Grant { minipage, data: true, .. }, _)) => {
-                Some((minipage.offset_bytes, minipage.length_bytes))
+            Ok((Message::Grant { minipage, data: true, views, .. }, _)) => {
+                // With what lies between them.
+                let Region { offset, bytes, .. } = adjacent(&minipage, 0, views.iter().last()? + 1);
+                Some((offset, bytes))
             }
             _ => None,
         }

@@ -51,7 +51,7 @@ pub enum Action<'a> {
         region: Region,
         /// Offset of the first byte in the receiver's memory.
         at: u64,
-        /// Message that follows the bytes.
+        /// Message that follows the bytes; if empty, none does, and what the service asks for next follows them.
         message: &'a [u8],
     },
     /// Store those bytes of the region that differ from a copy of it into their places in the receiver's memory, and no others; then send

@@ -152,6 +152,7 @@ impl<'a> Run<'a> {
             let config = Config {
                 participants: program.participants,
                 hold_ns: machine.hold_ns,
+                read_ahead: false,
                 ..Config::new(rank, program.ranks, threads, program.pages, program.views)
             };
             let mut memory = SharedMemory::new(Dsm::new(config)?, 1);

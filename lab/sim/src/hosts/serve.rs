@@ -180,8 +180,11 @@ impl Run<'_> {
             Effect::Handle(flight) => {
                 let memory = &mut self.ranks[rank].memory;
                 let from = Endpoint::first_of(NodeId(flight.from));
-                // A rank that breaks the protocol ends the memory, which is asked next.
-                let _ = memory.handle_message(now_ns, from, &flight.bytes);
+                // Bytes of minipages that a message will follow are only stored. A rank that breaks the protocol ends the memory, which
+                // is asked next.
+                if !flight.bytes.is_empty() {
+                    let _ = memory.handle_message(now_ns, from, &flight.bytes);
+                }
                 if let Some(end) = memory.end() {
                     let rank = rank as u16;
                     return Err(HostsError::Ended { rank, end });

@@ -2,7 +2,7 @@
 
 use crate::address::Key;
 use crate::context::Context;
-use crate::{Message, Minipage, Protection, Violation};
+use crate::{Message, Minipage, Protection, Views, Violation};
 
 use super::{Order, SequentialConsistency, Work};
 
@@ -45,11 +45,19 @@ impl SequentialConsistency {
         self.reduce(context, key, minipage, work.leaves());
         match work {
             Work::Forward { access, acks } => {
-                let message = Message::Grant { minipage, thread, access, acks, data: true, done: requester != manager };
+                let message = Message::Grant {
+                    minipage,
+                    thread,
+                    access,
+                    acks,
+                    data: true,
+                    done: requester != manager,
+                    views: Views::ONE,
+                };
                 context.send_minipage(requester, minipage, message);
             }
             Work::Invalidate => {
-                let message = Message::InvalidateAck { thread, key };
+                let message = Message::InvalidateAck { thread, key, views: Views::ONE };
                 context.send(requester, message);
             }
         }
@@ -61,7 +69,10 @@ impl SequentialConsistency {
             self.map.set_protection(key, protection);
             context.protect(minipage, protection);
             match protection {
-                Protection::None => context.counters_mut().invalidations += 1,
+                Protection::None => {
+                    context.counters_mut().invalidations += 1;
+                    context.counters_mut().read_ahead_lost += u64::from(self.strides.note_lost(key));
+                }
                 _ => context.counters_mut().downgrades += 1,
             }
         }

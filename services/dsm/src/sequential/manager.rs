@@ -6,7 +6,7 @@
 
 use crate::address::Key;
 use crate::context::Context;
-use crate::{Access, Message, Minipage, Rank, Thread, Violation};
+use crate::{Access, Message, Minipage, Rank, Thread, Views, Violation};
 
 use super::directory::{Entry, Waiting};
 use super::{Grant, SequentialConsistency, left_by};
@@ -24,7 +24,7 @@ impl SequentialConsistency {
         }
         let entry = self.managed(key).ok_or(Violation::NotManager)?;
         if !self.is_registered(key, entry) {
-            context.send(request.requester, Message::Refuse { thread, key });
+            context.send(request.requester, Message::Refuse { thread, key, views: Views::ONE });
         } else if self.directory.enqueue(entry, request) {
             self.serve_waiting(context, key);
         } else {
@@ -127,12 +127,12 @@ impl SequentialConsistency {
         };
         if forward {
             // The message with the longest way goes first.
-            let message = Message::Forward { minipage, requester, thread, access, acks };
+            let message = Message::Forward { minipage, requester, thread, access, acks, views: Views::ONE };
             context.send(owner, message);
         }
         if acks > 0 {
             for holder in self.directory.holders(entry) {
-                let message = Message::Invalidate { key, requester, thread };
+                let message = Message::Invalidate { key, requester, thread, views: Views::ONE };
                 context.send(holder, message);
             }
         }
@@ -150,7 +150,7 @@ impl SequentialConsistency {
         if requester == self.rank {
             self.granted(context, thread, Grant { acks, data: false, done: false });
         } else {
-            let message = Message::Grant { minipage, thread, access, acks, data: give_here, done };
+            let message = Message::Grant { minipage, thread, access, acks, data: give_here, done, views: Views::ONE };
             if give_here {
                 context.send_minipage(requester, minipage, message);
             } else {

@@ -5,6 +5,7 @@
 //! * every rank knows its own rights from its [`Map`], and what its threads have just been granted from its [`Holds`];
 //! * a fault leads to a request, and the request to a right ([`requests`]); another's request to the loss of one ([`copies`]).
 
+mod ahead;
 mod copies;
 mod directory;
 mod holds;
@@ -12,6 +13,7 @@ mod manager;
 mod map;
 mod ranges;
 mod requests;
+mod strides;
 
 use crate::address::Key;
 use crate::config::{Config, ConfigError};
@@ -20,10 +22,12 @@ use crate::ranks::RankSets;
 use crate::spread::Spread;
 use crate::units::Units;
 use crate::{Access, Message, Minipage, Protection, Rank, Thread, Violation};
+use ahead::Ahead;
 use alloc::vec;
 use alloc::vec::Vec;
 use directory::{Directory, Entry, Waiting};
 use map::Map;
+use strides::Strides;
 
 /// The protocol of one rank.
 #[derive(Debug)]
@@ -42,8 +46,8 @@ pub(crate) struct SequentialConsistency {
     asked: usize,
     /// Ranks that have acknowledged to each request.
     ackers: RankSets,
-    /// Number of outstanding prefetches.
-    prefetches: u16,
+    ahead: Ahead,
+    strides: Strides,
     holds: Holds,
     /// Latest time of any input.
     now_ns: u64,
@@ -150,7 +154,8 @@ impl SequentialConsistency {
             requests: vec![None; usize::from(requests)],
             asked: 0,
             ackers: RankSets::new(usize::from(requests), ranks).ok_or(too_large)?,
-            prefetches: 0,
+            ahead: Ahead::new(config.threads, config.sets()),
+            strides: Strides::new(threads, config.read_ahead, ranks),
             holds: Holds::new(threads, config.hold_ns),
             now_ns: 0,
         })
@@ -206,31 +211,39 @@ impl SequentialConsistency {
         from: Rank,
         message: Message,
     ) -> Result<(), Violation> {
+        for at in message.views().iter() {
+            self.handle_one(context, from, message.about(at))?;
+        }
+        Ok(())
+    }
+
+    /// Handles a message about one minipage.
+    fn handle_one(&mut self, context: &mut Context, from: Rank, message: Message) -> Result<(), Violation> {
         match message {
-            Message::Request { thread, key, access } => {
+            Message::Request { thread, key, access, .. } => {
                 let requester = from;
                 let request = Waiting { requester, thread, access };
                 self.handle_request(context, self.checked(key)?, request)
             }
-            Message::Refuse { thread, key } => self.handle_refuse(context, from, thread, self.checked(key)?),
-            Message::Forward { minipage, requester, thread, access, acks } => {
+            Message::Refuse { thread, key, .. } => self.handle_refuse(context, from, thread, self.checked(key)?),
+            Message::Forward { minipage, requester, thread, access, acks, .. } => {
                 let key = self.known(&minipage)?;
                 let work = Work::Forward { access, acks };
                 self.handle_order(context, Order::new(key, from, requester, thread, work))
             }
-            Message::Grant { minipage, thread, access, acks, data, done } => {
+            Message::Grant { minipage, thread, access, acks, data, done, .. } => {
                 let grant = Grant { acks, data, done };
                 self.handle_grant(context, from, minipage, thread, access, grant)
             }
-            Message::Invalidate { key, requester, thread } => {
+            Message::Invalidate { key, requester, thread, .. } => {
                 let key = self.checked(key)?;
                 let order = Order::new(key, from, requester, thread, Work::Invalidate);
                 self.handle_order(context, order)
             }
-            Message::InvalidateAck { thread, key } => {
+            Message::InvalidateAck { thread, key, .. } => {
                 self.handle_invalidate_ack(context, from, thread, self.checked(key)?)
             }
-            Message::Done { thread, key } => self.handle_done(context, from, thread, self.checked(key)?),
+            Message::Done { thread, key, .. } => self.handle_done(context, from, thread, self.checked(key)?),
             // Other parts of the rank handle the rest.
             _ => Err(Violation::Unasked),
         }

@@ -2,7 +2,7 @@
 
 use crate::address::Key;
 use crate::context::{Context, Wait};
-use crate::{Access, Error, Message, Minipage, Outcome, Progress, Protection, Rank, Thread, Violation};
+use crate::{Access, Error, Message, Minipage, Outcome, Progress, Protection, Rank, Thread, Views, Violation};
 
 use super::directory::Waiting;
 use super::{Grant, Request, SequentialConsistency};
@@ -34,7 +34,34 @@ impl SequentialConsistency {
         if !self.is_requested(key) {
             self.request(context, thread, key, access);
         }
+        if access == Access::Read {
+            self.read_ahead(context, thread, key);
+        }
         Ok(Progress::Pending)
+    }
+
+    /// Requests what a thread will read, behind the request for what it reads now.
+    fn read_ahead(&mut self, context: &mut Context, thread: Thread, key: Key) {
+        let Some(wanted) = self.strides.note_fault(thread, key) else {
+            return;
+        };
+        while let Some(next) = self.strides.next(wanted) {
+            let Ok(next) = self.key_at(next.view, next.page.into()) else {
+                return;
+            };
+            if self.map.protection(next) == Protection::None && !self.is_requested(next) {
+                let Some(number) = self.ahead.begin(next) else {
+                    return;
+                };
+                context.counters_mut().read_ahead += 1;
+                self.request(context, number, next, Access::Read);
+                if !self.is_requested(next) {
+                    // Nothing is there.
+                    return;
+                }
+            }
+            self.strides.note_ahead(wanted);
+        }
     }
 
     /// Requests a minipage before a thread accesses it. False, without a request, if too many are outstanding.
@@ -49,14 +76,11 @@ impl SequentialConsistency {
         if self.map.protection(key).allows(access) || self.is_requested(key) {
             return Ok(true);
         }
-        let first = usize::from(self.threads);
-        let ahead = &self.requests[first..];
-        let Some(free) = ahead.iter().position(Option::is_none) else {
+        let Some(number) = self.ahead.begin(key) else {
             return Ok(false);
         };
-        self.prefetches += 1;
         context.counters_mut().prefetches += 1;
-        self.request(context, (first + free) as Thread, key, access);
+        self.request(context, number, key, access);
         Ok(true)
     }
 
@@ -70,18 +94,14 @@ impl SequentialConsistency {
 
     /// Whether a request of this rank for the minipage is outstanding.
     fn is_requested(&self, key: Key) -> bool {
-        let ahead = match self.prefetches {
-            0 => &[],
-            _ => &self.requests[usize::from(self.threads)..],
-        };
         let of_threads = &self.requests[..self.asked];
-        let mut all = of_threads.iter().chain(ahead).flatten();
-        all.any(|request| request.key == key)
+        let ahead = self.ahead.number(key).and_then(|number| self.requests[usize::from(number)]);
+        of_threads.iter().flatten().any(|request| request.key == key) || ahead.is_some()
     }
 
     fn end_request(&mut self, number: Thread) {
-        if self.requests[usize::from(number)].take().is_some() && number >= self.threads {
-            self.prefetches -= 1;
+        if self.requests[usize::from(number)].take().is_some() {
+            self.ahead.end(number);
         }
     }
 
@@ -93,7 +113,7 @@ impl SequentialConsistency {
         self.requests[usize::from(thread)] = Some(Request { key, access, acked: 0, grant: None });
         match self.managed(key) {
             None => {
-                let message = Message::Request { thread, key, access };
+                let message = Message::Request { thread, key, access, views: Views::ONE };
                 context.send(self.spread.manager(key.page), message);
             }
             Some(entry) => {
@@ -233,7 +253,7 @@ impl SequentialConsistency {
         if let Some(entry) = self.managed(key) {
             self.served(context, key, entry);
         } else if grant.done {
-            let message = Message::Done { thread, key };
+            let message = Message::Done { thread, key, views: Views::ONE };
             context.send(self.spread.manager(key.page), message);
         }
         if let Some((waiter, access)) = unsatisfied
@@ -265,6 +285,9 @@ impl SequentialConsistency {
     fn refused(&mut self, context: &mut Context, thread: Thread, key: Key) {
         self.end_request(thread);
         let was_ahead = thread >= self.threads;
+        if was_ahead {
+            self.strides.note_refused(key);
+        }
         for waiter in 0..context.waits().len() {
             let Some((page, access)) = context.fault_on(key, waiter) else {
                 continue;

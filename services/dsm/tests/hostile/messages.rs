@@ -1,6 +1,6 @@
 //! Messages of a hostile rank: valid except for what is drawn wrong. The [`Random`] of the parent module draws them.
 
-use mapwire_dsm::{Access, Message, Minipage, Round, Units};
+use mapwire_dsm::{Access, Message, Minipage, Round, Units, Views};
 
 use super::Random;
 
@@ -54,6 +54,16 @@ fn units(random: &mut Random) -> Units {
     }
 }
 
+/// Mostly one, sometimes several, also where there are none.
+pub(crate) fn views(random: &mut Random) -> Views {
+    let mask = match random.below(10) {
+        0 => random.next(),
+        1 | 2 => random.below(1 << VIEWS),
+        _ => 1,
+    };
+    Views::new(mask | 1).unwrap()
+}
+
 pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_lazy: bool) -> Message {
     let minipage = minipage(random, known);
     let key = minipage.key();
@@ -69,22 +79,23 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_la
     // Few pages, so that much happens to each.
     let page = number(random, 4) as u32;
     let places = random.below(3) as u16;
+    let views = views(random);
     let kinds = match is_lazy {
         true => 7 + random.below(KINDS as u64 - 7),
         false if random.chance(98) => random.below(18),
         false => random.below(KINDS as u64),
     };
     match kinds {
-        0 => Message::Request { thread, key, access },
-        1 => Message::Refuse { thread, key },
-        2 => Message::Forward { minipage, requester: rank, thread, access, acks },
+        0 => Message::Request { thread, key, access, views },
+        1 => Message::Refuse { thread, key, views },
+        2 => Message::Forward { minipage, requester: rank, thread, access, acks, views },
         3 | 4 => {
             let (data, done) = (random.chance(50), random.chance(50));
-            Message::Grant { minipage, thread, access, acks, data, done }
+            Message::Grant { minipage, thread, access, acks, data, done, views }
         }
-        5 => Message::Invalidate { key, requester: rank, thread },
-        6 => Message::InvalidateAck { thread, key },
-        7 => Message::Done { thread, key },
+        5 => Message::Invalidate { key, requester: rank, thread, views },
+        6 => Message::InvalidateAck { thread, key, views },
+        7 => Message::Done { thread, key, views },
         8 if random.chance(50) => Message::RegisterUnits { units: units(random), thread },
         8 => Message::Register { minipage, thread },
         9 if random.chance(50) => Message::Push { run: minipage },
@@ -143,22 +154,23 @@ pub(crate) fn payload(random: &mut Random, ranks: u16) -> Vec<u8> {
 /// A peer's possible answer to a message, often correct.
 pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ranks: u16, is_lazy: bool) -> Message {
     let right = if random.chance(50) { Access::Read } else { Access::Write };
+    let views = if random.chance(80) { asked.views() } else { views(random) };
     match asked {
-        Message::Request { thread, key, access } if random.chance(80) => {
+        Message::Request { thread, key, access, .. } if random.chance(80) => {
             let at = |minipage: &&Minipage| minipage.key() == key;
             let offset_bytes = u64::from(key.page).wrapping_mul(4096);
             let new = Minipage { view: key.view, offset_bytes, length_bytes: 1 + random.below(4096) };
             let minipage = known.iter().find(at).copied().unwrap_or(new);
             let access = if random.chance(90) { access } else { right };
             let acks = if random.chance(70) { 0 } else { random.below(3) as u16 };
-            Message::Grant { minipage, thread, access, acks, data: random.chance(80), done: random.chance(30) }
+            Message::Grant { minipage, thread, access, acks, data: random.chance(80), done: random.chance(30), views }
         }
-        Message::Request { thread, key, .. } => Message::Refuse { thread, key },
+        Message::Request { thread, key, .. } => Message::Refuse { thread, key, views },
         Message::Forward { minipage, thread, access, acks, .. } => {
-            Message::Grant { minipage, thread, access, acks, data: true, done: false }
+            Message::Grant { minipage, thread, access, acks, data: true, done: false, views }
         }
-        Message::Grant { minipage, thread, .. } => Message::Done { thread, key: minipage.key() },
-        Message::Invalidate { key, thread, .. } => Message::InvalidateAck { thread, key },
+        Message::Grant { minipage, thread, .. } => Message::Done { thread, key: minipage.key(), views },
+        Message::Invalidate { key, thread, .. } => Message::InvalidateAck { thread, key, views },
         Message::Register { thread, .. } | Message::RegisterUnits { thread, .. } => Message::Registered { thread },
         Message::ChunkRequest { thread, need_pages, .. } if random.chance(90) => {
             let first_page = random.below(u64::from(PAGES)) as u32;

@@ -2,11 +2,11 @@
 
 use crate::net::Net;
 use mapwire_dsm::{
-    Access, Action, Config, Error, MAX_RANKS, Message, Outcome, PeerError, Progress, Protection, Violation,
+    Access, Action, Config, Error, MAX_RANKS, Message, Outcome, PeerError, Progress, Protection, Views, Violation,
 };
 
 fn config(ranks: u16) -> Config {
-    Config { chunk_pages: 1, hold_ns: 0, ..Config::new(0, ranks, 3, 8192, 4) }
+    Config { chunk_pages: 1, hold_ns: 0, read_ahead: false, ..Config::new(0, ranks, 3, 8192, 4) }
 }
 
 fn net(ranks: u16) -> Net {
@@ -124,14 +124,21 @@ fn an_acknowledgement_counts_once_and_only_as_many_as_were_asked_for() {
     net.fault(0, page, Access::Read);
     let _ = net.start(3, 0, page, Access::Write);
     net.forget();
-    let ack = Message::InvalidateAck { thread: 0, key: page.key() };
+    let ack = Message::InvalidateAck { thread: 0, key: page.key(), views: Views::ONE };
     let violation = |from, violation| Err(PeerError { from, violation });
     let dsm = net.rank(3);
     assert_eq!(dsm.handle_message(0, 0, ack, &[]), Ok(()));
     assert_eq!(dsm.handle_message(0, 0, ack, &[]), violation(0, Violation::Repeated));
     assert_eq!(dsm.handle_message(0, 2, ack, &[]), Ok(()));
-    let grant =
-        |acks| Message::Grant { minipage: page, thread: 0, access: Access::Write, acks, data: true, done: true };
+    let grant = |acks| Message::Grant {
+        minipage: page,
+        thread: 0,
+        access: Access::Write,
+        acks,
+        data: true,
+        done: true,
+        views: Views::ONE,
+    };
     assert_eq!(dsm.handle_message(0, 1, grant(1), &[]), violation(1, Violation::Unasked));
     assert_eq!(dsm.handle_message(0, 1, grant(4), &[]), violation(1, Violation::OutOfRange));
     assert_eq!(dsm.handle_message(0, 1, grant(3), &[]), Ok(()));
@@ -158,7 +165,15 @@ fn an_owner_closes_its_pages_before_the_data_leaves_and_a_requester_opens_them_a
     let page = net.page_of(0, 0);
     net.fault(1, page, Access::Read);
     let protect = |protection| Action::Protect { minipage: page, protection };
-    let grant = |access, data| Message::Grant { minipage: page, thread: 0, access, acks: 0, data, done: false };
+    let grant = |access, data| Message::Grant {
+        minipage: page,
+        thread: 0,
+        access,
+        acks: 0,
+        data,
+        done: false,
+        views: Views::ONE,
+    };
     let give = |access| Action::SendMinipage { to: 1, minipage: page, message: grant(access, true) };
     let served = |access| Action::Resume { thread: 0, outcome: Outcome::Served(access) };
     assert_eq!(net.actions(0), [protect(Protection::Read), give(Access::Read)]);
@@ -176,7 +191,7 @@ fn a_copy_is_closed_before_its_end_is_acknowledged() {
     let page = net.page_of(0, 0);
     net.fault(1, page, Access::Read);
     net.fault(0, page, Access::Write);
-    let ack = Message::InvalidateAck { thread: 0, key: page.key() };
+    let ack = Message::InvalidateAck { thread: 0, key: page.key(), views: Views::ONE };
     assert_eq!(
         net.actions(1),
         [Action::Protect { minipage: page, protection: Protection::None }, Action::Send { to: 0, message: ack }]

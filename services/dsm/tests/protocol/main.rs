@@ -5,4 +5,6 @@ mod faults;
 mod holds;
 mod net;
 mod prefetch;
+mod read_ahead;
+mod sets;
 mod synchronisation;

@@ -3,11 +3,11 @@
 use crate::net::Net;
 use mapwire_dsm::{
     Access, Action, Config, Error, MAX_PREFETCHES, Message, Minipage, Outcome, PAGE_BYTES, Progress, Protection, Rank,
-    Unit,
+    Unit, Views,
 };
 
 fn net(ranks: Rank) -> Net {
-    Net::new(Config { chunk_pages: 1, ..Config::new(0, ranks, 2, 512, 4) })
+    Net::new(Config { chunk_pages: 1, read_ahead: false, ..Config::new(0, ranks, 2, 512, 4) })
 }
 
 /// Requests without delivering anything.
@@ -100,7 +100,7 @@ fn a_refusal_that_is_older_than_an_allocation_fails_no_thread() {
     });
     let (thread, key) = asked.unwrap();
     assert_eq!(net.start(2, 0, page, Access::Read), Progress::Pending);
-    let refusal = Message::Refuse { thread, key };
+    let refusal = Message::Refuse { thread, key, views: Views::ONE };
     net.forget();
     net.rank(2).handle_message(now_ns, 0, refusal, &[]).unwrap();
     net.settle();
@@ -139,7 +139,15 @@ fn a_grant_that_nobody_has_asked_for_is_refused_whatever_its_number() {
     let mut net = net(2);
     let page = net.page_of(1, 1);
     for thread in [0, 2, 2 + MAX_PREFETCHES - 1, 2 + MAX_PREFETCHES, u16::MAX] {
-        let grant = Message::Grant { minipage: page, thread, access: Access::Read, acks: 0, data: true, done: false };
+        let grant = Message::Grant {
+            minipage: page,
+            thread,
+            access: Access::Read,
+            acks: 0,
+            data: true,
+            done: false,
+            views: Views::ONE,
+        };
         assert!(net.rank(0).handle_message(0, 1, grant, &[]).is_err());
     }
     assert_eq!(protection(&mut net, 0, page), Protection::None);

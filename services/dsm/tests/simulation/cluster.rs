@@ -22,6 +22,8 @@ pub(crate) struct Shape {
     pub(crate) phases: u32,
     pub(crate) steps: u32,
     pub(crate) write_percent: u64,
+    /// Percentage of accesses that read one minipage after the other.
+    pub(crate) walk_percent: u64,
     pub(crate) delay_ns: u64,
     pub(crate) think_ns: u64,
     /// Percentage of minipages stored at once into the receiver's segment; others travel in pieces before the message.
@@ -48,6 +50,7 @@ impl Shape {
             phases: 1 + random.below(3) as u32,
             steps: 5 + random.below(20) as u32,
             write_percent: [10, 50, 90][random.below(3) as usize],
+            walk_percent: [0, 50, 90][random.below(3) as usize],
             delay_ns: [100, 2_000, 20_000][random.below(3) as usize],
             think_ns: if hold_ns == 0 { 50 } else { think_ns },
             direct_percent: [0, 50, 100][random.below(3) as usize],
@@ -244,9 +247,13 @@ impl Cluster {
     pub(crate) fn execute(&mut self, rank: Rank) {
         while let Some(action) = self.machines[usize::from(rank)].dsm.poll_action() {
             match action {
-                Action::Send { to, message } => self.send(rank, to, message, None),
-                Action::SendMinipage { to, minipage, message } => {
-                    self.send(rank, to, message, Some(minipage));
+                Action::Send { to, message } => self.send(rank, to, message, Vec::new()),
+                Action::SendMinipage { to, message, .. } => {
+                    let granted = message.views().iter().map(|at| match message.about(at) {
+                        Message::Grant { minipage, data: true, .. } => minipage,
+                        other => panic!("bytes before {other:?}"),
+                    });
+                    self.send(rank, to, message, granted.collect());
                 }
                 Action::Protect { minipage, protection } => self.protect(rank, minipage, protection),
                 Action::Resume { thread, outcome } => self.resume(rank, thread, outcome),
@@ -258,10 +265,10 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, from: Rank, to: Rank, message: Message, minipage: Option<Minipage>) {
+    fn send(&mut self, from: Rank, to: Rank, message: Message, minipages: Vec<Minipage>) {
         assert_ne!(from, to, "a rank sends itself nothing");
         self.check_lock_order(from, to, message);
-        if let Some(minipage) = minipage {
+        for minipage in minipages {
             let at = usize::from(minipage.view) * self.shape.pages as usize;
             let page = at + minipage.first_page() as usize;
             assert_eq!(

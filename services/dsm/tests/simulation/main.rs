@@ -39,7 +39,7 @@ fn every_job_sees_one_memory_and_comes_to_its_end() {
     }
     let seeds = number("MAPWIRE_DSM_SEEDS").unwrap_or(2_000);
     println!("seeds 0 to {seeds}; MAPWIRE_DSM_SEED=n repeats one");
-    let mut sums = [0; 10];
+    let mut sums = [0; 13];
     for seed in 0..seeds {
         for did in run(seed, Cluster::new(Random::new(seed))) {
             let counts = [
@@ -47,6 +47,9 @@ fn every_job_sees_one_memory_and_comes_to_its_end() {
                 did.write_faults,
                 did.spurious_faults,
                 did.prefetches,
+                did.sets_sent,
+                did.read_ahead,
+                did.read_ahead_lost,
                 did.upgrades,
                 did.downgrades,
                 did.held_back,

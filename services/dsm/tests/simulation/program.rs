@@ -13,6 +13,8 @@ pub(crate) struct Thread {
     steps_left: u32,
     /// A fault that was taken but not yet passed to the protocol.
     fault: Option<(u16, u64, Access)>,
+    /// The minipage that it reads next if it goes through them in order.
+    walk: usize,
 }
 
 /// What it waits for, if anything.
@@ -52,7 +54,16 @@ enum Task {
 
 impl Thread {
     pub(crate) fn new(rank: Rank, thread: u16) -> Self {
-        Thread { rank, thread, state: ThreadState::Ready, task: Task::None, phase: 0, steps_left: 8, fault: None }
+        Thread {
+            rank,
+            thread,
+            state: ThreadState::Ready,
+            task: Task::None,
+            phase: 0,
+            steps_left: 8,
+            fault: None,
+            walk: 0,
+        }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -183,13 +194,18 @@ impl Cluster {
         } else {
             // Some are touched more often than others.
             let few = if self.random.chance(50) { 3 } else { self.minipages.len() as u64 };
-            let at = self.random.below(few.min(self.minipages.len() as u64)) as usize;
+            let mut at = self.random.below(few.min(self.minipages.len() as u64)) as usize;
+            let walks = self.random.chance(self.shape.walk_percent);
+            if walks {
+                at = self.threads[index].walk % self.minipages.len();
+                self.threads[index].walk = at + 1;
+            }
             let minipage = self.minipages[at];
             if self.counters_at.contains(&minipage) {
                 return self.again(rank, thread);
             }
             let offset = self.random.below(minipage.length_bytes - 7);
-            let write = self.random.chance(self.shape.write_percent).then(|| self.random.next());
+            let write = (!walks && self.random.chance(self.shape.write_percent)).then(|| self.random.next());
             self.threads[index].task = Task::Touch { minipage, offset, write };
             self.again(rank, thread);
         }
@@ -207,7 +223,9 @@ impl Cluster {
         let access = if self.random.chance(self.shape.write_percent) { Access::Write } else { Access::Read };
         let now_ns = self.now_ns;
         let dsm = &mut self.machines[usize::from(rank)].dsm;
-        dsm.prefetch(now_ns, thread, view, page, access).unwrap();
+        // One minipage, or all that begin on the page.
+        let views = if self.random.chance(50) { view..view + 1 } else { 0..self.shape.views };
+        views.for_each(|view| _ = dsm.prefetch(now_ns, thread, view, page, access).unwrap());
         self.execute(rank);
         self.again(rank, thread);
     }
@@ -219,6 +237,7 @@ impl Cluster {
             2 => PAGE_BYTES,
             3 => 1 << (30 + self.random.below(34)),
             4 | 5 => return self.allocate_rows(index),
+            6..8 => 64,
             _ => 8 + self.random.below(300),
         };
         let unit = match self.random.below(3) {

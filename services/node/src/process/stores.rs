@@ -77,7 +77,7 @@ impl Process {
             return self.end_fetch(store.handler, store.to, store.region.offset, is_stored);
         }
         let message = &self.stores.message;
-        let sent = is_stored && nic.send_message(self.id, store.to, store.handler, message);
+        let sent = is_stored && (message.is_empty() || nic.send_message(self.id, store.to, store.handler, message));
         if !sent {
             self.lose_store(store.handler, store.to);
         }

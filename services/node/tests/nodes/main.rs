@@ -8,5 +8,6 @@ mod counter;
 mod lazy;
 mod processes;
 mod quotas;
+mod sets;
 mod sharing;
 mod world;

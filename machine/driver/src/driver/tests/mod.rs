@@ -5,7 +5,7 @@ mod conformance;
 
 use std::sync::Arc;
 
-use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Message, Progress};
+use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Message, Progress, Views};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_node::{SharedEnd, SharedMemory};
@@ -113,7 +113,8 @@ fn a_peer_without_a_view_gets_no_grant_and_its_memory_is_at_fault() {
     driver.carry_out();
     assert!(fault(&mut driver).is_none());
     assert!(driver.local.node.idle_towards(PEER));
-    let request = Message::Request { thread: 0, key: Key { view: 0, page: 0 }, access: Access::Read };
+    let request =
+        Message::Request { thread: 0, key: Key { view: 0, page: 0 }, access: Access::Read, views: Views::ONE };
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
     let peer = Endpoint::first_of(PEER);
