@@ -7,6 +7,9 @@ use super::raw_fault::RawFault;
 use super::*;
 use crate::measure::{median, timed_us};
 
+/// Minipages of a page that are read together.
+const SET: usize = 64;
+
 /// `mapwire bench fault`. A case names the bytes of a minipage and the ranks that read it before rank 0 stores to it.
 pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let is_remote = plan.transport() == Transport::Udp;
@@ -19,15 +22,18 @@ pub(crate) fn fault(plan: &Plan, report: &mut Report) -> Result<(), BenchError> 
                 Job { bench: "fault", ranks: 2 + copies, options, case: &case }.run(plan, report)?;
             }
         }
-        return Ok(());
+        let options = [&["--views", "64"][..], options].concat();
+        return Job { bench: "fault", ranks: 2, options: &options, case: "64 set" }.run(plan, report);
     };
     let (bytes, copies) = case.split_once(' ').ok_or("a case names its readers")?;
-    let (bytes, copies) = (bytes.parse()?, copies.parse()?);
+    let bytes = bytes.parse()?;
+    let copies = if copies == "set" { None } else { Some(copies.parse()?) };
     let (node, steps, memory) = join()?;
     let socket = (is_remote && node.rank() < 2).then(|| udp::connected(memory, node.rank())).transpose()?;
     let station = Station::new(&node, bytes, socket)?;
     let shared = station.shared.clone();
     in_step(station, steps, |leader| {
+        let Some(copies) = copies else { return sets(plan, leader, report) };
         let raw = RawFault::new(&leader.part.shared)?;
         for owner in 0..if copies > 0 { 1 } else { OWNERS.len() } {
             for access in ["read", "write", "upgrade"] {
@@ -116,7 +122,46 @@ impl FaultCase {
             }
             _ => minipage.set(0, 1),
         };
-        let minipages = leader.part.minipages.iter();
-        Ok(median(&mut minipages.map(|minipage| timed_us(|| touch(minipage))).collect::<Vec<_>>()))
+        Ok(median(&mut scattered(&leader.part.minipages).map(|it| timed_us(|| touch(it))).collect::<Vec<_>>()))
     }
+}
+
+/// All of them, a power of two, in an order without strides, so that nothing is read ahead.
+fn scattered<T>(all: &[T]) -> impl Iterator<Item = &T> {
+    (0..all.len()).map(|step| &all[step * (step + 1) / 2 % all.len()])
+}
+
+/// Rank 0 reads the minipages of a page: one by one in no order, in order, and after it has asked for all of them.
+fn sets(plan: &Plan, leader: &mut Leader<Station>, report: &mut Report) -> Result<(), BenchError> {
+    let samples = leader.sample(Effort::planned(plan, 3, 15), 3, "64 minipages of a page", report, |leader, way| {
+        leader.lead(PREPARE, 0, 1)?;
+        leader.lead(SERVE, 0, 1)?;
+        let Station { shared, minipages, minipage_bytes, .. } = &leader.part;
+        let page = &minipages[..SET];
+        let read = |minipage: &SharedSlice<u64>| _ = black_box(minipage.get(0));
+        let mut asked = Ok(());
+        let took_us = timed_us(|| match way {
+            0 => scattered(page).for_each(read),
+            1 => page.iter().for_each(read),
+            _ => {
+                let runs: Vec<_> = page.iter().map(|it| (it.address(), *minipage_bytes as u64, false)).collect();
+                asked = shared.prefetch_all(&runs);
+                page.iter().for_each(read);
+            }
+        });
+        asked?;
+        Ok(took_us)
+    })?;
+    let Some(samples) = samples else { return Ok(()) };
+    for (way, how) in [(1, "64 read in order, read ahead"), (2, "64 asked for at once, then read")] {
+        let fields = [
+            ("access", json!(how)),
+            ("bytes", json!(leader.part.minipage_bytes)),
+            ("owner", json!(OWNERS[0])),
+            ("ranks", json!(leader.part.node.size())),
+            ("transport", json!(if plan.transport() == Transport::Udp { "udp" } else { "shm" })),
+        ];
+        report.rows(&fields, "us", "64 read one by one", &samples.figures(way, 0));
+    }
+    Ok(())
 }

@@ -68,6 +68,9 @@ canaries! {
     DoubleGrant = "double-grant": "A lock is given to a thread and to the next of its rank at once.";
     SwappedWaiters = "swapped-waiters": "A thread gets a lock before another of its rank that has waited for longer.";
     KeptLock = "kept-lock": "Threads of a rank hand a lock to each other as long as they like, though another rank waits.";
+    WideSet = "wide-set": "With the bytes of minipages those of the next one on the page are stored.";
+    GrantedOther = "granted-other": "A grant names a minipage beside those that are served, which was refused, put off or not asked for.";
+    GreedyAhead = "greedy-ahead": "What is requested ahead of any access takes the right to write.";
     // Of lazy release consistency.
     UnawaitedDiff = "unawaited-diff": "A rank takes the diffs that it has sent for acknowledged at once.";
     LostNotice = "lost-notice": "A write notice names another page.";
@@ -110,6 +113,9 @@ impl Canary {
         Self::DoubleGrant,
         Self::SwappedWaiters,
         Self::KeptLock,
+        Self::WideSet,
+        Self::GrantedOther,
+        Self::GreedyAhead,
     ];
     pub const HLRC: &[Self] = &[
         Self::LateInvalidation,

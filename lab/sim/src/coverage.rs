@@ -85,6 +85,7 @@ conditions! {
     AtRest = ("room", "a run comes to rest, and what its nodes hold is counted"),
     Loaded = ("sequential consistency", "a thread loads what another rank stored last"),
     SharedFault = ("sequential consistency", "two threads of a rank wait for one minipage at once"),
+    Prefetched = ("sequential consistency", "a rank requests minipages of a page together"),
     Locked = ("locks", "a thread gets a lock"),
     LockWaits = ("locks", "a thread waits for a lock that another rank has"),
     LockQueued = ("locks", "a thread waits for a lock that another thread of its rank has or waits for"),

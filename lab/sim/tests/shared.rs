@@ -54,7 +54,9 @@ fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
                 let outcome = run(seed, "delay,pause", litmus, Some(canary));
                 outcome.violation.is_some()
             };
-            assert!((0..20).any(fails), "{name} is not found, litmus tests: {litmus}");
+            let found = (0..20).find(|&seed| fails(seed));
+            println!("{name}, litmus tests {litmus}: found at seed {found:?}");
+            assert!(found.is_some(), "{name} is not found, litmus tests: {litmus}");
         }
     }
 }

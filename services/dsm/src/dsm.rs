@@ -115,7 +115,8 @@ impl Dsm {
     /// arrives. A thread that faults there meanwhile waits for this request.
     ///
     /// Requests nothing if the access is allowed already, or if the minipage is under way. Nothing arrives if nothing is allocated there.
-    /// False, without a request, if [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are outstanding. Under
+    /// Prefetches of minipages that begin on one page, made before actions are polled, share messages. False, without a request, if those of
+    /// [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) pages are outstanding, or of fewer in a job of many ranks and threads. Under
     /// [`Protocol::Hlrc`](crate::Protocol::Hlrc) it fetches a page that is out of date and not written here.
     pub fn prefetch(
         &mut self,
@@ -297,7 +298,7 @@ impl Dsm {
     }
 
     /// Handles a message of another rank, with its payload, at time `now_ns` of this rank's monotonic clock. A message that a correct peer
-    /// would not send is an error and changes nothing.
+    /// would not send is an error and changes nothing; one about several minipages changes nothing from the first on that is at fault.
     pub fn handle_message(
         &mut self,
         now_ns: u64,

@@ -55,6 +55,14 @@
 //! | lock passed on by its holder | 1 |
 //! | barrier, for each rank but the manager | 2 |
 //!
+//! Minipages that begin on one page have one manager. Requests for up to 64 of them share a message, in consecutive views ([`Views`]), and
+//! so do the answers about those that can be served at once, from one owner, if they are adjacent and of one length; the others come by
+//! themselves. Sets form anew with each request, so nothing has to part what two ranks want separately.
+//!
+//! Read faults of a thread a constant stride apart, in pages or in the views of a page, bring what follows ahead of it, twice as much each
+//! time: up to 12 pages, or all of a page. They take no right to write. A copy that is taken away before the thread has got there ends that,
+//! as does a fault elsewhere ([`Config::read_ahead`]).
+//!
 //! # Lazy release consistency
 //!
 //! Under [`Protocol::Hlrc`] the unit is a page, and what a rank writes is seen by those that synchronise with it afterwards by locks and

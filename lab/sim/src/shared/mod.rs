@@ -2,6 +2,7 @@
 //! once nor load while another may, locks exclude, go in turn to the threads of a rank and are not kept from another rank that waits,
 //! barriers let nobody pass before all have arrived, and no operation waits for ever.
 
+mod buggy;
 pub mod lazy;
 mod litmus;
 mod locks;
@@ -13,7 +14,7 @@ pub use scenario::SharedScenario;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mapwire_dsm::{Access as Wanted, Address, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress};
-use mapwire_node::{Act, Ask, SharedMemory, Told};
+use mapwire_node::{Act, Ask, Told};
 use mapwire_vmmc::service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
@@ -22,12 +23,15 @@ use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
+use buggy::Buggy;
 use litmus::Tests;
 
 /// The handler id of the shared memory.
 const SHARED: HandlerId = HandlerId(3);
 /// Pages of the shared memory.
 const PAGES: u32 = 128;
+/// Bytes of a small allocation.
+const UNIT_BYTES: u64 = 64;
 /// Events of a run at most, for each thread.
 const MOST_EVENTS: u64 = 1_000_000;
 
@@ -62,6 +66,8 @@ struct Program {
     is_pending: bool,
     steps_left: u32,
     phase: u32,
+    /// Which of the units it reads next if it goes through them.
+    walk: u32,
     random: Random,
 }
 
@@ -71,6 +77,8 @@ pub struct SharedShape {
     pub processes: u16,
     pub threads: u16,
     pub allocations: u32,
+    /// The last of the allocations, which share a page, are read one after the other and requested together.
+    pub units: u32,
     pub locks: u32,
     /// Barriers that the ranks pass.
     pub phases: u32,
@@ -174,7 +182,7 @@ impl Programs {
         self.programs[who].is_pending = true;
         let at = self.programs[who].at;
         let (node, _) = cluster.parts(at.node);
-        let done = node.call(at.process, SHARED, |shared: &mut SharedMemory| call(shared.dsm_mut()));
+        let done = node.call(at.process, SHARED, |shared: &mut Buggy| call(shared.shared_mut().dsm_mut()));
         cluster.settle(at.node, self);
         done
     }
@@ -186,12 +194,13 @@ impl Programs {
 
     fn begin(&mut self, cluster: &mut Cluster, who: usize) {
         let now_ns = cluster.now_ns();
-        let SharedShape { allocations, locks, phases, steps, .. } = self.shape;
+        let SharedShape { allocations, units, locks, phases, steps, .. } = self.shape;
         if self.allocations.len() < allocations as usize {
             // Rank 0 allocates for all.
             self.programs[who].doing = Doing::Allocating;
-            let bytes =
-                if self.allocations.len() < locks as usize { 64 } else { self.programs[who].random.spread(8, 9_000) };
+            let number = self.allocations.len() as u32;
+            let is_small = number < locks || number >= allocations - units;
+            let bytes = if is_small { UNIT_BYTES } else { self.programs[who].random.spread(8, 9_000) };
             self.allocations.push((Address { view: 0, offset_bytes: 0 }, bytes));
             let thread = self.thread_of(who);
             if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.alloc(thread, bytes)) {
@@ -199,6 +208,7 @@ impl Programs {
             }
             return;
         }
+        self.prefetch(cluster, who);
         if let Some(tests) = &mut self.tests {
             return match tests.next(who) {
                 Some((round, op)) => self.test(cluster, who, round, op),
@@ -225,18 +235,44 @@ impl Programs {
             return self.again(cluster, who, 500);
         }
         let (first, count) = (u64::from(locks), u64::from(allocations - locks));
-        let allocation = (first + program.random.below(count)) as usize;
+        let mut allocation = (first + program.random.below(count)) as usize;
+        let walks = units > 0 && program.random.chance(60);
+        if walks {
+            allocation = (allocations - units + program.walk % units) as usize;
+            program.walk += 1;
+        }
         let words = self.allocations[allocation].1 / 8;
         let touch = Touch {
             allocation,
             offset: 8 * program.random.below(words),
-            store: program.random.chance(50).then(|| program.random.next()),
+            store: program.random.chance(50).then(|| program.random.next()).filter(|_| !walks),
             lock: None,
         };
         if !is_left_out {
             program.doing = Doing::Touching(touch);
         }
         self.again(cluster, who, 500);
+    }
+
+    /// A thread may request units ahead of its loads.
+    fn prefetch(&mut self, cluster: &mut Cluster, who: usize) {
+        let SharedShape { allocations, units, .. } = self.shape;
+        let random = &mut self.programs[who].random;
+        if units == 0 || !random.chance(20) {
+            return;
+        }
+        let first = allocations - units + random.below(units.into()) as u32;
+        let wanted: Vec<Address> = (first..allocations).map(|number| self.allocations[number as usize].0).collect();
+        let (clock_ns, thread) = (cluster.clock_ns(self.programs[who].at.node), self.thread_of(who));
+        self.coverage.note(Condition::Prefetched);
+        self.call(cluster, who, |dsm| {
+            for address in wanted {
+                let page = address.offset_bytes / PAGE_BYTES;
+                // It is refused when too many are under way.
+                let _ = dsm.prefetch(clock_ns, thread, address.view, page, Wanted::Read);
+            }
+        });
+        self.programs[who].is_pending = false;
     }
 
     /// A thread waits for a minipage.
@@ -287,6 +323,31 @@ impl Programs {
             }
         };
         self.again(cluster, who, 10);
+    }
+
+    /// A rank gets the right to store only if a thread of it will, and another loses its copy for no other reason.
+    fn check_store(&mut self, now_ns: u64, rank: usize, at: (u16, u64), access: Access) {
+        let threads = usize::from(self.shape.threads);
+        let stores = |program: &Program| match program.doing {
+            Doing::Allocating => access == Access::Write,
+            Doing::Touching(Touch { allocation, store: Some(_), .. }) => {
+                let (Address { view, offset_bytes }, _) = self.allocations[allocation];
+                (view, offset_bytes) == at
+            }
+            _ => false,
+        };
+        let of_rank = rank * threads..(rank + 1) * threads;
+        let mut others = self.programs.iter().enumerate().filter(|(who, _)| !of_rank.contains(who));
+        let is_right = match access {
+            Access::Write => self.programs[of_rank.clone()].iter().any(stores),
+            Access::Read => true,
+            Access::None => others.any(|(_, program)| stores(program)),
+        };
+        if !is_right {
+            let (view, offset) = at;
+            let text = format!("rank {rank} gets {access:?} at view {view}, {offset:#x}, where nobody stores");
+            self.broke(now_ns, "rights", text);
+        }
     }
 
     /// A thread has done what a litmus test had it do.
@@ -412,7 +473,7 @@ impl crate::run::Programs for Programs {
             let at = self.programs[who].at;
             let thread = self.thread_of(who);
             let (node, _) = cluster.parts(at.node);
-            let outcome = node.call(at.process, SHARED, |shared: &mut SharedMemory| shared.take_outcome(thread));
+            let outcome = node.call(at.process, SHARED, |shared: &mut Buggy| shared.shared_mut().take_outcome(thread));
             let now_ns = cluster.now_ns();
             let Some(outcome) = outcome.flatten() else { continue };
             self.programs[who].is_pending = false;
@@ -507,6 +568,7 @@ impl Observer for Programs {
             if self.canary == Some(Canary::LateInvalidation) && access == Access::None && self.random.chance(5) {
                 return;
             }
+            self.check_store(now_ns, rank, (view, offset), access);
             let rights = self.rights.entry((view, offset)).or_default();
             rights.insert(rank, access);
             let has = |wanted| rights.values().filter(|has| **has == wanted).count();

@@ -9,6 +9,7 @@ use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
+use super::buggy::Buggy;
 use super::litmus::{Seen, Tests, VARIABLES};
 use super::{Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedShape};
 use crate::canary::Canary;
@@ -55,6 +56,7 @@ impl Workload for SharedScenario {
             processes,
             threads,
             allocations: locks + variables,
+            units: 0,
             locks,
             phases: random.within(1, 5) as u32,
             steps: random.spread(1, 40) as u32,
@@ -91,6 +93,11 @@ impl Workload for SharedScenario {
         // Drawn last, so that seeds draw all else as they always did.
         let heal_ns = random.spread(500_000, 10_000_000);
         shape.lock_passes = *random.pick(&[0, 4, 4]);
+        shape.units = *random.pick(&[0, 12, 48]);
+        match wanted.litmus {
+            true => shape.units = shape.units.min(variables),
+            false => shape.allocations += shape.units,
+        }
         let rules = Drawn::bears(&wanted.rules, is_lossy, stores_by_nic, &["crash", "restart", "forge"]);
         let drawn = Drawn { seed, cluster, rules, heal_ns, canary: wanted.canary, random };
         Ok(Self { drawn, shape, litmus: wanted.litmus, stores_by_nic })
@@ -136,12 +143,14 @@ impl Workload for SharedScenario {
                     _ => shape.lock_passes,
                 },
                 participants: shape.threads,
-                ..Config::new(rank, shape.ranks, shape.threads, PAGES, 8)
+                ..Config::new(rank, shape.ranks, shape.threads, PAGES, if shape.units == 0 { 8 } else { 64 })
             })?;
             let mut shared = SharedMemory::new(dsm, processes);
             for other in 0..shape.ranks {
                 shared.hear(endpoint(other));
             }
+            let random_of_bug = Random::new(self.drawn.seed ^ u64::from(rank));
+            let shared = Buggy::new(shared, self.drawn.canary, random_of_bug);
             let (node, _) = cluster.parts(at.node);
             node.register(at.process, SHARED, Box::new(shared))?;
             // The memory of a cluster that has just been made has room for all of it.
@@ -152,6 +161,7 @@ impl Workload for SharedScenario {
                 is_pending: false,
                 steps_left: shape.steps,
                 phase: 0,
+                walk: 0,
                 random: Random::new(random.next()),
             }));
         }
@@ -186,7 +196,7 @@ impl Workload for SharedScenario {
 
 impl fmt::Display for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SharedShape { ranks, processes, threads, allocations, locks, phases, steps, hold_ns, lock_passes } =
+        let SharedShape { ranks, processes, threads, allocations, units, locks, phases, steps, hold_ns, lock_passes } =
             self.shape;
         let ClusterConfig { nodes, delivery, .. } = self.drawn.cluster;
         writeln!(f, "seed {}", self.drawn.seed)?;
@@ -199,7 +209,7 @@ impl fmt::Display for SharedScenario {
             true => writeln!(f, "  litmus tests, rights are held for {hold_ns} ns")?,
             false => writeln!(
                 f,
-                "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
+                "  {allocations} allocations, of which {units} share a page and are read in order, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
         }
         self.drawn.print_end(f)

@@ -24,9 +24,15 @@ impl<F: Fabric> Driver<F> {
     }
 
     fn serve_asks(&mut self) -> bool {
+        let mut has_stored = false;
         while let Some(Ask { act, .. }) = self.local.node.poll_ask() {
+            if matches!(act, Act::Protect { .. }) && core::mem::take(&mut has_stored) {
+                // Whoever waits for what was stored need not wait for the protections of what was asked for next.
+                self.paths.transmit(&mut self.local);
+            }
             match act {
                 Act::Store { handler, to, region, at } => {
+                    has_stored = true;
                     self.store(Store { handler, to, region, transfer: Transfer::Store { at } });
                 }
                 Act::StoreChanges { handler, to, region, copy } => {

@@ -1,7 +1,7 @@
 //! Several minipages of a page in one message.
 
 use crate::net::Net;
-use mapwire_dsm::{Access, Action, Config, Message, Minipage, Outcome, Protection, Rank, Views};
+use mapwire_dsm::{Access, Action, Config, Message, Minipage, Outcome, Protection, Rank, Views, Violation};
 
 /// Minipages of these lengths on one page, which `owner` owns and `manager` manages.
 fn page_of(net: &mut Net, lengths: &[u64], owner: Rank, manager: Rank) -> Vec<Minipage> {
@@ -145,4 +145,76 @@ fn minipages_of_other_lengths_share_the_request_and_come_by_themselves() {
         [views(&[0, 1]), views(&[0]), views(&[0, 1])]
     );
     assert_eq!(protections(&net, 0, &units), [Protection::Read; 5]);
+}
+
+#[test]
+fn a_set_that_reaches_beyond_views_numbers_or_what_is_there_is_refused() {
+    let mut net = net(3);
+    let units = page(&mut net, 1, 0);
+    let (key, far) = (units[60].key(), Views::new(1 | 1 << 4).unwrap());
+    let near = Views::new(0b11).unwrap();
+    let beyond = Minipage { offset_bytes: u64::MAX - 64, ..units[0] };
+    let long = Minipage { length_bytes: 1 << 63, ..units[0] };
+    let (access, acks, requester) = (Access::Read, 0, 2);
+    let grant = |minipage, views| Message::Grant { minipage, thread: 2, access, acks, data: true, done: true, views };
+    let forward = |minipage, views| Message::Forward { minipage, requester, thread: 2, access, acks, views };
+    // To whom, from whom, what, and how many of its minipages are served before it is refused.
+    let cases = [
+        (0, 2, Message::Request { thread: 2, key, access, views: far }, Violation::OutOfRange, 1),
+        (0, 2, Message::Request { thread: u16::MAX, key, access, views: near }, Violation::OutOfRange, 0),
+        (
+            0,
+            2,
+            Message::Request { thread: 2 + 16 * 64 - 1, key: units[0].key(), access, views: near },
+            Violation::OutOfRange,
+            1,
+        ),
+        (1, 2, Message::Request { thread: 2, key, access, views: near }, Violation::NotManager, 0),
+        (2, 1, grant(units[0], near), Violation::Unasked, 0),
+        (2, 1, grant(units[63], near), Violation::Unasked, 0),
+        (2, 1, grant(beyond, near), Violation::OutOfRange, 0),
+        (2, 1, grant(long, near), Violation::OutOfRange, 0),
+        (2, 0, forward(units[0], near), Violation::Minipage, 0),
+        (1, 0, forward(units[63], near), Violation::OutOfRange, 1),
+        (1, 0, forward(Minipage { length_bytes: 32, ..units[0] }, near), Violation::Minipage, 0),
+        (1, 2, forward(units[0], near), Violation::NotManager, 0),
+        (0, 2, Message::Done { thread: 2, key, views: far }, Violation::Unasked, 0),
+        (2, 0, Message::Refuse { thread: 2, key, views: near }, Violation::Unasked, 0),
+        (
+            1,
+            0,
+            Message::Invalidate { key: units[63].key(), requester, thread: 2, views: near },
+            Violation::OutOfRange,
+            1,
+        ),
+        (2, 0, Message::InvalidateAck { thread: 2, key, views: near }, Violation::Unasked, 0),
+    ];
+    for (to, from, message, violation, served) in cases {
+        let mut net = self::net(3);
+        page(&mut net, 1, 0);
+        let refused = net.rank(to).handle_message(0, from, message, &[]);
+        assert_eq!(refused, Err(mapwire_dsm::PeerError { from, violation }), "{message:?}");
+        net.drain(to);
+        let answers: usize = sent(&net).iter().map(|(_, message)| message.views().iter().count()).sum();
+        assert_eq!(answers, served, "{message:?}: {:?}", net.log);
+    }
+}
+
+#[test]
+fn a_grant_for_one_that_was_put_off_or_refused_is_no_right() {
+    let mut net = net(3);
+    let units = page(&mut net, 1, 0);
+    ask(&mut net, 2, &units[..4], Access::Read);
+    let asked = sent(&net).pop().unwrap().1;
+    let Message::Request { thread, .. } = asked else { panic!("{asked:?}") };
+    // Of the five only four were asked for.
+    let views = Views::new(0b11111).unwrap();
+    let grant =
+        Message::Grant { minipage: units[0], thread, access: Access::Read, acks: 0, data: true, done: true, views };
+    let refused = net.rank(2).handle_message(0, 1, grant, &[]);
+    assert_eq!(refused, Err(mapwire_dsm::PeerError { from: 1, violation: Violation::Unasked }));
+    assert_eq!(protections(&net, 2, &units[4..]), [Protection::None; 60]);
+    // What was granted is granted once.
+    let refused = net.rank(2).handle_message(0, 1, grant.about(0), &[]);
+    assert_eq!(refused, Err(mapwire_dsm::PeerError { from: 1, violation: Violation::Unasked }));
 }

@@ -2,7 +2,6 @@
 //! of synchronisation or one that is not ordered with it, locks exclude, barriers let nobody pass before all have arrived, and no operation
 //! waits for ever.
 
-mod buggy;
 mod rounds;
 mod scenario;
 
@@ -17,13 +16,13 @@ use mapwire_vmmc::service::{Access, Change};
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::SHARED;
+use super::buggy::Buggy;
 use crate::canary::Canary;
 use crate::checks::happens_before::{Clock, Oracle, join};
 use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
-use buggy::Buggy;
 use rounds::{BYTES, Op, Round, VARIABLES};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,6 @@ use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
-use super::buggy::Buggy;
 use super::rounds::{self, LOCKS};
 use super::{Doing, LazySeen, Program, Programs};
 use crate::checks::happens_before::Oracle;
@@ -19,6 +18,7 @@ use crate::hardware::node::check_size;
 use crate::random::Random;
 use crate::run::{Drawn, Outcome, Part, RunError, Wanted, Workload, drive};
 use crate::segments::Segments;
+use crate::shared::buggy::Buggy;
 use crate::shared::{MOST_EVENTS, SHARED};
 
 /// Pages of the shared memory; the last one is never allocated.

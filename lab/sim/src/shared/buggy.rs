@@ -1,8 +1,8 @@
-//! A lazy shared memory that breaks its protocol in one way, to show that the checks find it.
+//! A shared memory that breaks its protocol in one way, to show that the checks find it.
 
-use mapwire_dsm::{Message, PAGE_BYTES, Rank};
+use mapwire_dsm::{Access as Wanted, MAX_MESSAGE_BYTES, Message, PAGE_BYTES, Rank, Views};
 use mapwire_node::SharedMemory;
-use mapwire_vmmc::service::{Access, Action, Broken, Service};
+use mapwire_vmmc::service::{Access, Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use crate::canary::Canary;
@@ -11,6 +11,8 @@ use crate::random::Random;
 /// Bytes of an encoded write notice; its writer and its first page begin at these offsets.
 const NOTICE: usize = 16;
 const FIRST_PAGE: usize = 4;
+/// Bytes of a small minipage.
+const UNIT_BYTES: u64 = 64;
 /// The bit of the writer that says that the notice is the last of its interval.
 const LAST: u16 = 1 << 15;
 
@@ -32,6 +34,37 @@ impl Buggy {
     pub(super) fn new(shared: SharedMemory, bug: Option<Canary>, random: Random) -> Self {
         let no_page = shared.dsm().config().pages - 1;
         Self { shared, bug, random, no_page, message: Vec::new(), now_ns: 0, closing: Vec::new() }
+    }
+
+    /// Puts another message in the place of the one to be sent.
+    fn send_instead(&mut self, message: Message) {
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        let length = message.encode(&mut bytes);
+        self.message = bytes[..length].to_vec();
+    }
+
+    /// Whether a request with that number is ahead of any access.
+    fn is_ahead(&self, number: u16) -> bool {
+        number >= self.shared.dsm().config().threads
+    }
+
+    /// A store as the bug has it.
+    fn change_store(&mut self, region: &mut Region) {
+        let end = u64::from(self.no_page + 1) * PAGE_BYTES;
+        match Message::parse(&self.message) {
+            _ if self.bug == Some(Canary::WideSet) && region.offset + region.bytes < end => {
+                region.bytes += UNIT_BYTES.min(end - region.offset - region.bytes);
+            }
+            Ok((mut message @ Message::Grant { views, .. }, _)) if self.bug == Some(Canary::GrantedOther) => {
+                let wider = Views::new(views.mask() | views.mask() << 1);
+                if let (Message::Grant { views, .. }, Some(wider), true) = (&mut message, wider, self.random.chance(20))
+                {
+                    *views = wider;
+                    self.send_instead(message);
+                }
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn shared(&self) -> &SharedMemory {
@@ -72,7 +105,19 @@ impl Service for Buggy {
         {
             self.closing.push(page.into());
         }
-        self.shared.handle_message(now_ns, from, message)
+        match Message::parse(message) {
+            Ok((mut granted @ Message::Grant { access: Wanted::Write, thread, .. }, _))
+                if self.bug == Some(Canary::GreedyAhead) && self.is_ahead(thread) =>
+            {
+                if let Message::Grant { access, .. } = &mut granted {
+                    *access = Wanted::Read;
+                }
+                let mut bytes = [0; MAX_MESSAGE_BYTES];
+                let length = granted.encode(&mut bytes);
+                self.shared.handle_message(now_ns, from, &bytes[..length])
+            }
+            _ => self.shared.handle_message(now_ns, from, message),
+        }
     }
 
     fn handle_peer_gone(&mut self, now_ns: u64, node: NodeId) {
@@ -113,8 +158,9 @@ impl Service for Buggy {
         let to = loop {
             let (to, message) = match self.shared.poll_action()? {
                 Action::Send { to, message } => (to, message),
-                Action::Store { to, region, at, message } => {
+                Action::Store { to, mut region, at, message } => {
                     self.message = message.to_vec();
+                    self.change_store(&mut region);
                     return Some(Action::Store { to, region, at, message: &self.message });
                 }
                 Action::StoreChanges { to, region, copy, message } => {
@@ -136,14 +182,23 @@ impl Service for Buggy {
             self.message = message.to_vec();
             match Message::parse(&self.message) {
                 Ok((Message::Fence { number }, _)) if bug == Canary::UnawaitedDiff => {
-                    let mut bytes = [0; mapwire_dsm::MAX_MESSAGE_BYTES];
+                    let mut bytes = [0; MAX_MESSAGE_BYTES];
                     let length = Message::FenceAck { number }.encode(&mut bytes);
                     let _ = self.shared.handle_message(self.now_ns, to, &bytes[..length]);
                 }
                 Ok((Message::HomeClose { page }, _)) if bug == Canary::UntoldHome => {
-                    let mut bytes = [0; mapwire_dsm::MAX_MESSAGE_BYTES];
+                    let mut bytes = [0; MAX_MESSAGE_BYTES];
                     let length = Message::HomeClosed { page }.encode(&mut bytes);
                     let _ = self.shared.handle_message(self.now_ns, to, &bytes[..length]);
+                }
+                Ok((mut request @ Message::Request { thread, .. }, _))
+                    if bug == Canary::GreedyAhead && self.is_ahead(thread) =>
+                {
+                    if let Message::Request { access, .. } = &mut request {
+                        *access = Wanted::Write;
+                    }
+                    self.send_instead(request);
+                    break to;
                 }
                 Ok((
                     Message::LockToken { .. }
