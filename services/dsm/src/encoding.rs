@@ -1,13 +1,13 @@
 //! The encoding of messages.
 //!
 //! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
-//! byte of 0 or 1. The fields of messages of locks and barriers may be followed by the *payload*: what the coherence protocol tells
+//! byte of 0 or 1. The fields of messages of locks, barriers and objects may be followed by the *payload*: what the coherence protocol tells
 //! the receiver.
 //!
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
 //! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
 
-use crate::{Access, Key, Message, Minipage, Round};
+use crate::{Access, Key, Message, Minipage, Round, objects};
 use thiserror::Error;
 
 /// Longest message without its payload, in bytes.
@@ -94,13 +94,16 @@ layouts! {
     30 HomeTaken { page }
     31 Changed { page interval }
     32 Overlap { page other interval start length }
+    40 ObjectRequest { thread kind verb object argument }
+    41 ObjectAnswer { thread result value }
+    42 ObjectCancel { thread object }
 }
 
 impl Message {
-    /// Whether these bytes are a message of locks, barriers or lazy consistency, which no hold delays.
+    /// Whether these bytes are a message of locks, barriers, objects or lazy consistency, which no hold delays.
     #[inline]
     pub(crate) fn synchronises(bytes: &[u8]) -> bool {
-        matches!(bytes.first(), Some(13..=32))
+        matches!(bytes.first(), Some(13..=32 | 40..=42))
     }
 
     /// Whether a payload may follow the fields.
@@ -110,12 +113,17 @@ impl Message {
 
     /// Whether it is of lazy consistency.
     pub(crate) fn is_lazy(&self) -> bool {
-        self.kind() >= Message::Notices.kind()
+        matches!(self.kind(), 18..=32)
     }
 
     /// Whether its receiver acquires what its sender has released.
     pub(crate) fn releases(&self) -> bool {
-        matches!(self, Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. })
+        match *self {
+            Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. } => true,
+            Message::ObjectRequest { kind, verb, .. } => objects::releases(kind, verb),
+            Message::ObjectAnswer { .. } => true,
+            _ => false,
+        }
     }
 
     /// Encodes the message without a payload at the start of `bytes` and returns its length.
@@ -147,9 +155,9 @@ impl Message {
     }
 }
 
-/// Whether a payload may follow the fields of a message of that kind: of locks, barriers, notices and changes.
+/// Whether a payload may follow the fields of a message of that kind: of locks, barriers, objects, notices and changes.
 const fn carries_payload(kind: u8) -> bool {
-    matches!(kind, 13..=18 | 31)
+    matches!(kind, 13..=18 | 31 | 40 | 41)
 }
 
 enum Malformed {
@@ -244,7 +252,7 @@ mod tests {
     /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
         let bytes = proptest::array::uniform32(any::<u8>());
-        (1u8..=32, bytes).prop_map(|(kind, mut bytes)| {
+        (prop_oneof![1u8..=32, 40u8..=42], bytes).prop_map(|(kind, mut bytes)| {
             if matches!(kind, 1 | 3 | 4) {
                 bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
             }
@@ -278,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..35) {
+        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..45) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind;

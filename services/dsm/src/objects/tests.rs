@@ -1,0 +1,1 @@
+//! Tests of the home: each kind against what it must do.
