@@ -116,7 +116,7 @@ pub unsafe extern "C" fn mw_sem_getvalue(
 pub unsafe extern "C" fn mw_sem_destroy(semaphore: *mut mw_sem_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { semaphore_at(semaphore) }?.destroy();
+        unsafe { semaphore_at(semaphore) }?.destroy()?;
         Ok(())
     })
 }
@@ -147,7 +147,7 @@ unsafe fn flag_at<'a>(event: *const mw_flag_t) -> Result<Flag<'a>, Failure> {
 pub unsafe extern "C" fn mw_flag_init(event: *mut mw_flag_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { flag_at(event) }?.init();
+        unsafe { flag_at(event) }?.init()?;
         Ok(())
     })
 }
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn mw_flag_init(event: *mut mw_flag_t) -> mw_status_t {
 pub unsafe extern "C" fn mw_flag_set(event: *mut mw_flag_t, value: u64) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { flag_at(event) }?.set(value);
+        unsafe { flag_at(event) }?.set(value)?;
         Ok(())
     })
 }
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn mw_flag_set(event: *mut mw_flag_t, value: u64) -> mw_st
 pub unsafe extern "C" fn mw_flag_add(event: *mut mw_flag_t, value: u64) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        let _before = unsafe { flag_at(event) }?.add(value);
+        let _before = unsafe { flag_at(event) }?.add(value)?;
         Ok(())
     })
 }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn mw_flag_add(event: *mut mw_flag_t, value: u64) -> mw_st
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_flag_get(event: *mut mw_flag_t, value: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     // SAFETY: the caller's promise.
-    call(|| give(value, "value", unsafe { flag_at(event) }?.value()))
+    call(|| give(value, "value", unsafe { flag_at(event) }?.value()?))
 }
 
 /// Waits until the value is `least` or more.
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn mw_flag_timedwait(event: *mut mw_flag_t, least: u64, ti
 pub unsafe extern "C" fn mw_flag_destroy(event: *mut mw_flag_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { flag_at(event) }?.destroy();
+        unsafe { flag_at(event) }?.destroy()?;
         Ok(())
     })
 }
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn mw_barrier_wait(
 pub unsafe extern "C" fn mw_barrier_destroy(barrier: *mut mw_barrier_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { barrier_at(barrier) }?.destroy();
+        unsafe { barrier_at(barrier) }?.destroy()?;
         Ok(())
     })
 }
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn mw_reduction_f64(
 pub unsafe extern "C" fn mw_reduction_destroy(reduction: *mut mw_reduction_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { reduction_at(reduction) }?.destroy();
+        unsafe { reduction_at(reduction) }?.destroy()?;
         Ok(())
     })
 }
@@ -521,7 +521,7 @@ fn taken(place: Option<&mut MaybeUninit<u64>>, take: impl FnOnce() -> Result<Opt
 pub unsafe extern "C" fn mw_queue_destroy(queue: *mut mw_queue_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { queue_at(queue) }?.destroy();
+        unsafe { queue_at(queue) }?.destroy()?;
         Ok(())
     })
 }

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::Arc;
 
-use mapwire::sync::{Condition, Mutex, Objects, Once, RwLock, SyncError};
+use mapwire::sync::{Condition, Mutex, Objects, Once, RwLock};
 
 use crate::export::MW_FOREVER;
 use crate::failure::{Failure, call};
@@ -77,24 +77,20 @@ impl Slot {
 
 /// Makes the objects of a memory those of its addresses in this process, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Published(Option<Arc<Objects>>);
+pub(crate) struct Published(Arc<Objects>);
 
 impl Published {
-    pub(crate) fn new(objects: Option<&Arc<Objects>>) -> Self {
-        if let Some(objects) = objects {
-            let range = objects.segment().range();
-            // Without a slot its objects are refused.
-            let _ = OPEN.iter().any(|slot| slot.fill(range.clone(), Arc::as_ptr(objects)));
-        }
-        Self(objects.cloned())
+    pub(crate) fn new(objects: &Arc<Objects>) -> Self {
+        let range = objects.range();
+        // Without a slot its objects are refused.
+        let _ = OPEN.iter().any(|slot| slot.fill(range.clone(), Arc::as_ptr(objects)));
+        Self(Arc::clone(objects))
     }
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        if let Some(objects) = &self.0 {
-            OPEN.iter().for_each(|slot| slot.clear(Arc::as_ptr(objects)));
-        }
+        OPEN.iter().for_each(|slot| slot.clear(Arc::as_ptr(&self.0)));
     }
 }
 
@@ -119,22 +115,13 @@ fn in_others(address: usize) -> Option<*const Objects> {
 #[cold]
 fn nowhere(address: usize, kind: &str) -> Failure {
     if OPEN.iter().all(|slot| slot.objects.load(Ordering::Relaxed).is_null()) {
-        return Failure::state(
-            "no memory that ranks of one host share is open: synchronisation objects need mw_shared_open and MAPWIRE_COHERENCE=auto",
-        );
+        return Failure::state("no shared memory is open: synchronisation objects need mw_shared_open");
     }
     let message = format!(
-        "the {kind} at {address:#x} is not in memory that this process has open and that ranks of one host share: put synchronisation \
-         objects there (of such memories, {MEMORIES} at a time hold objects)"
+        "the {kind} at {address:#x} is not in shared memory that this process has open: put synchronisation objects there (of such \
+         memories, {MEMORIES} at a time hold objects)"
     );
     Failure { status: mw_status_t::MW_ERR_ADDRESS, message }
-}
-
-impl From<SyncError> for Failure {
-    #[cold]
-    fn from(error: SyncError) -> Self {
-        mapwire::Error::from(error).into()
-    }
 }
 
 /// A call that succeeds, fails, or finds that it is too early; this costs no message.
@@ -189,7 +176,7 @@ unsafe fn mutex_at<'a>(mutex: *const mw_mutex_t) -> Result<Mutex<'a>, Failure> {
 pub unsafe extern "C" fn mw_mutex_init(mutex: *mut mw_mutex_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { mutex_at(mutex) }?.init();
+        unsafe { mutex_at(mutex) }?.init()?;
         Ok(())
     })
 }
@@ -286,7 +273,7 @@ unsafe fn rwlock_at<'a>(lock: *const mw_rwlock_t) -> Result<RwLock<'a>, Failure>
 pub unsafe extern "C" fn mw_rwlock_init(lock: *mut mw_rwlock_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { rwlock_at(lock) }?.init();
+        unsafe { rwlock_at(lock) }?.init()?;
         Ok(())
     })
 }
@@ -422,7 +409,7 @@ unsafe fn condition_at<'a>(condition: *const mw_cond_t) -> Result<Condition<'a>,
 pub unsafe extern "C" fn mw_cond_init(condition: *mut mw_cond_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { condition_at(condition) }?.init();
+        unsafe { condition_at(condition) }?.init()?;
         Ok(())
     })
 }
@@ -497,7 +484,7 @@ pub unsafe extern "C" fn mw_cond_broadcast(condition: *mut mw_cond_t) -> mw_stat
 pub unsafe extern "C" fn mw_cond_destroy(condition: *mut mw_cond_t) -> mw_status_t {
     call(|| {
         // SAFETY: the caller's promise.
-        unsafe { condition_at(condition) }?.destroy();
+        unsafe { condition_at(condition) }?.destroy()?;
         Ok(())
     })
 }

@@ -60,8 +60,13 @@ fn mutexes_conditions_semaphores_and_queues_work_between_ranks_and_their_childre
     let program = installed.compile("sync");
     let output = program.run(2, &[], &[]);
     assert_eq!(output.matches("in step").count(), 2, "{output}");
-    let output = program.run(2, &["--coherence", "minipages"], &[]);
-    assert_eq!(output.matches("refused between hosts").count(), 2, "{output}");
+    for coherence in ["minipages", "hlrc"] {
+        for transport in [&[][..], &["--transport", "udp"]] {
+            let options = [&["--coherence", coherence], transport].concat();
+            let output = program.run(2, &options, &["alone"]);
+            assert_eq!(output.matches("in step").count(), 2, "{options:?}: {output}");
+        }
+    }
 }
 
 #[test]

@@ -411,6 +411,7 @@ fn of_sync(error: &SyncError) -> Kind {
         SyncError::Misplaced { .. } => Kind::Address,
         SyncError::BadSize { .. } => Kind::Argument,
         SyncError::BadParticipants { .. } | SyncError::TooManyThreads(_) | SyncError::TooHigh { .. } => Kind::Limit,
+        SyncError::TooManyObjects { .. } => Kind::Limit,
         _ => Kind::State,
     }
 }

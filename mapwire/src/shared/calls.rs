@@ -10,7 +10,7 @@ use mapwire_driver::driver::confined::Caller;
 use mapwire_driver::engine::{Engine, TracedCall, exit_lost};
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_driver::{Driver, DriverError};
-use mapwire_dsm::{Access, Counters, Dsm, Error as ModelError, Outcome, Progress, Protection};
+use mapwire_dsm::{Access, Counters, Dsm, Error as ModelError, ObjectCall, Outcome, Progress, Protection};
 use mapwire_host::faults::{self, FaultInfo, FaultKind, Resolution};
 use mapwire_host::masking;
 use mapwire_host::views::{MultiView, ViewLayout};
@@ -172,7 +172,7 @@ impl Calls {
         let note = |driver: &mut Driver, outcome: Option<&Option<Outcome>>| {
             self.noted(driver, call(), outcome.copied().flatten())
         };
-        self.engine.operate(caller, begin, take_outcome, late, note)
+        self.engine.operate((caller, self.engine.timeout()), begin, take_outcome, late, note)
     }
 
     /// What a trace says of a call that is over.
@@ -212,6 +212,36 @@ impl Calls {
                 "rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
             ));
         }
+    }
+
+    /// Calls a synchronisation object. `None`: that cannot be granted at once, or was not by `deadline_ns`.
+    pub(super) fn call_object(&self, object: ObjectCall, deadline_ns: Option<u64>) -> Result<Option<u64>, SharedError> {
+        let timeout = self.engine.timeout();
+        let left = || deadline_ns.map_or(timeout, |at| Duration::from_nanos(at.saturating_sub(now_ns())).min(timeout));
+        let begin = |driver: &mut Driver, thread| {
+            ask(driver, |memory| memory.dsm_mut().call_object(thread, object))??;
+            Ok(None)
+        };
+        let late = |engine: &Engine, thread| {
+            if !left().is_zero() {
+                return Ok(Some(left()));
+            }
+            engine.command(&[], |driver, _| ask(driver, |memory| memory.dsm_mut().cancel_call(thread)))?;
+            Ok(Some(NAP))
+        };
+        let limit = (Caller::Program, left());
+        match self.engine.operate(limit, begin, take_outcome, late, |_, _| None)? {
+            Some(Outcome::Value(value)) => Ok(Some(value)),
+            Some(Outcome::NotNow) => Ok(None),
+            Some(Outcome::Failed(error)) => Err(error.into()),
+            // The model answers each operation with the outcome of its kind.
+            _ => Err(SharedError::NotOpen),
+        }
+    }
+
+    /// The number of the calling thread, as other ranks see it.
+    pub(super) fn identity(&self) -> Result<u64, SharedError> {
+        Ok(u64::from(self.engine.rank()) << 16 | u64::from(self.engine.thread()?))
     }
 
     /// A command that never waits. `calls` is what a trace says of it.

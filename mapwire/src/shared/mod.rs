@@ -31,7 +31,7 @@ use mapwire_host::faults::{FaultBackend, WatchError};
 pub use self::error::SharedError;
 use self::one_host::OneHost;
 pub use self::options::{AllocOptions, Unit};
-use self::protocol::Protocol;
+pub(crate) use self::protocol::Protocol;
 pub use self::rows::SharedRows;
 pub use self::values::{SharedBox, SharedVec};
 use crate::config::Coherence;
@@ -39,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::opening::{Open, Opening};
 use crate::slice::{Sharable, SharedSlice};
+use crate::sync::Objects;
 
 /// Memory that all ranks of the job share, at the same addresses.
 ///
@@ -72,6 +73,7 @@ struct Inner {
     /// Ended before anything is taken away.
     open: Open,
     memory: Memory,
+    objects: Arc<Objects>,
     _mark: Mark,
 }
 
@@ -89,7 +91,7 @@ impl Drop for Mark {
 #[derive(Debug)]
 enum Memory {
     OneHost(OneHost),
-    Protocol(Protocol),
+    Protocol(Arc<Protocol>),
 }
 
 impl Shared {
@@ -108,14 +110,18 @@ impl Shared {
         let is_of_one_host = one_host::coherence_of(node) == Coherence::Auto;
         let memory = match one_host::meet(node)? {
             Some(meeting) if is_of_one_host => Memory::OneHost(OneHost::open(node, threads, &meeting)?),
-            _ => Memory::Protocol(Protocol::open(node, threads)?),
+            _ => Memory::Protocol(Arc::new(Protocol::open(node, threads)?)),
         };
+        let objects = Arc::new(match &memory {
+            Memory::OneHost(memory) => Objects::of_one_host(memory.objects()),
+            Memory::Protocol(protocol) => Objects::served(protocol),
+        });
         let open = match &memory {
             Memory::OneHost(_) => Opening::begin_for_children(),
             Memory::Protocol(_) => Opening::begin(),
         };
         let open = open.ok_or(SharedError::Watch(WatchError::TooMany))?;
-        Ok(Self { inner: Arc::new(Inner { node: node.clone(), open, memory, _mark: mark }) })
+        Ok(Self { inner: Arc::new(Inner { node: node.clone(), open, memory, objects, _mark: mark }) })
     }
 
     /// What keeps the memory coherent: [`Coherence::Auto`] is the processor.
@@ -358,9 +364,7 @@ impl Shared {
             Memory::OneHost(memory) => memory.holds(address, bytes),
             Memory::Protocol(protocol) => {
                 self.node().check_process()?;
-                let layout = protocol.layout();
-                let located = layout.locate(address as usize);
-                located.is_some_and(|(_, offset)| bytes <= layout.bytes.saturating_sub(offset) as u64)
+                protocol.holds(address, bytes)
             }
         };
         if is_within {

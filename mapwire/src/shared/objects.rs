@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use mapwire_segment::sync::{Objects, SyncError};
+use mapwire_segment::sync::SyncError;
 
-use super::{Memory, Shared, SharedError};
+use super::{Shared, SharedError};
 use crate::error::Error;
+use crate::sync::Objects;
 
 impl Shared {
-    /// Mutexes, conditions, semaphores, queues and other objects anywhere in the memory; `None` unless the processor keeps it coherent.
-    /// They are used by all threads of all ranks, and by forked children.
+    /// Mutexes, conditions, semaphores, queues and other objects anywhere in the memory, used by all threads of all ranks, and where the
+    /// processor keeps the memory coherent, by forked children.
     #[must_use]
-    pub fn objects(&self) -> Option<&Arc<Objects>> {
-        match &self.inner.memory {
-            Memory::OneHost(memory) => Some(memory.objects()),
-            Memory::Protocol(_) => None,
-        }
+    pub fn objects(&self) -> &Arc<Objects> {
+        &self.inner.objects
     }
 }
 

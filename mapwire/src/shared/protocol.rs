@@ -8,7 +8,8 @@ use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_driver::threads::MAX_THREADS;
 use mapwire_dsm::{
-    Access, AllocOptions, Config as ModelConfig, Counters, Dsm, Outcome, Progress, Protocol as ModelProtocol, Race,
+    Access, AllocOptions, Config as ModelConfig, Counters, Dsm, ObjectCall, Outcome, Progress,
+    Protocol as ModelProtocol, Race,
 };
 use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, watch};
 use mapwire_host::memory::raw;
@@ -38,7 +39,7 @@ const MINIPAGES_AT_A_TIME: usize = 64;
 
 /// This rank's part of the memory.
 #[derive(Debug)]
-pub(super) struct Protocol {
+pub(crate) struct Protocol {
     calls: Box<Calls>,
     freed: Freed,
     node: Node,
@@ -230,23 +231,64 @@ impl Protocol {
         }
     }
 
+    /// Calls a synchronisation object. `None`: that cannot be granted at once, or was not by `deadline_ns`.
+    pub(crate) fn call_object(&self, call: ObjectCall, deadline_ns: Option<u64>) -> Result<Option<u64>, SharedError> {
+        self.calls.call_object(call, deadline_ns)
+    }
+
+    /// The calling thread among those of all ranks.
+    pub(crate) fn identity(&self) -> Result<u64, SharedError> {
+        self.calls.identity()
+    }
+
+    /// Whether `bytes` at `address` lie within one view.
+    pub(crate) fn holds(&self, address: u64, bytes: u64) -> bool {
+        let layout = self.layout();
+        let located = layout.locate(address as usize);
+        located.is_some_and(|(_, offset)| bytes <= layout.bytes.saturating_sub(offset) as u64)
+    }
+
+    /// The word at `address`, aligned to 8; `None`: nothing is allocated there.
+    pub(crate) fn load(&self, address: u64) -> Result<Option<u64>, SharedError> {
+        let is_there = self.is_allocated(address)?;
+        // SAFETY: mapped, aligned, within what is allocated.
+        Ok(is_there.then(|| unsafe { raw::load(address as *const u64) }))
+    }
+
+    /// Stores a word at `address`, aligned to 8; false: nothing is allocated there.
+    pub(crate) fn store(&self, address: u64, value: u64) -> Result<bool, SharedError> {
+        let is_there = self.is_allocated(address)?;
+        if is_there {
+            // SAFETY: as in `load`.
+            unsafe { raw::store(address as *mut u64, value) };
+        }
+        Ok(is_there)
+    }
+
+    /// Whether the word at `address`, aligned to 8, is of an allocation. Without this, a load elsewhere would end the rank.
+    fn is_allocated(&self, address: u64) -> Result<bool, SharedError> {
+        let Some((view, offset)) = self.layout().locate(address as usize).filter(|_| address.is_multiple_of(8)) else {
+            return Ok(false);
+        };
+        let page = (offset / PAGE_BYTES) as u64;
+        let fetch = TracedCall::of(TraceOp::ReadFault, address);
+        let found = self
+            .calls
+            .operate(fetch, |dsm, thread| dsm.handle_fault(now_ns(), thread, view as u16, page, Access::Read))?;
+        Ok(!matches!(found, Some(Outcome::Failed(_))))
+    }
+
     /// The head of the block at `address`, which any rank may have written: all of it is checked.
     fn head(&self, address: u64) -> Result<Head> {
         let layout = *self.layout();
         let not_allocated = || SharedError::Heap(HeapError::NotAllocated { address: address as usize });
         let outside = || HeapError::Outside { address: address as usize, data: layout.views_range() };
         let located = layout.locate(address as usize).filter(|_| address.is_multiple_of(16));
-        let (view, offset) = located.ok_or_else(outside).map_err(SharedError::Heap)?;
+        let (_, offset) = located.ok_or_else(outside).map_err(SharedError::Heap)?;
         if offset < HEAD_BYTES as usize {
             return Err(not_allocated().into());
         }
-        let page = (offset - HEAD_BYTES as usize) / PAGE_BYTES;
-        // Without this a load where nothing is allocated would end the rank.
-        let fetch = TracedCall::of(TraceOp::ReadFault, address);
-        let found = self
-            .calls
-            .operate(fetch, |dsm, thread| dsm.handle_fault(now_ns(), thread, view as u16, page as u64, Access::Read))?;
-        if let Some(Outcome::Failed(_)) = found {
+        if !self.is_allocated(address - HEAD_BYTES)? {
             return Err(not_allocated().into());
         }
         // SAFETY: mapped, within what is allocated.
@@ -265,7 +307,7 @@ impl Protocol {
     }
 
     /// Whether the memory can still be used.
-    pub(super) fn check(&self) -> Result<(), SharedError> {
+    pub(crate) fn check(&self) -> Result<(), SharedError> {
         self.calls.check()
     }
 
@@ -366,7 +408,7 @@ impl Protocol {
         self.backend
     }
 
-    pub(super) fn layout(&self) -> &ViewLayout {
+    pub(crate) fn layout(&self) -> &ViewLayout {
         self.calls.layout()
     }
 

@@ -65,8 +65,10 @@ pub enum Outcome {
     Locked,
     /// All participants have reached the barrier.
     Passed,
-    /// The value that the root gave to [`broadcast`](crate::Dsm::broadcast).
+    /// The value that the root gave to [`broadcast`](crate::Dsm::broadcast), or of a [call of an object](crate::Dsm::call_object).
     Value(u64),
+    /// A call of an object that waits no longer has found that it cannot be granted.
+    NotNow,
     /// The new memory, all zero. Under [`Protocol::Minipages`](crate::Protocol::Minipages) it is writable here without a fault.
     Allocated(Address),
     /// The operation failed; a fault with [`Error::NotShared`] is a wild access.

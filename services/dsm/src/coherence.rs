@@ -7,7 +7,7 @@
 //! nothing: it tells what others have released. Threads of one rank that pass each other a lock share their memory, and exchange nothing.
 
 use crate::context::Context;
-use crate::{Barrier, Lock, Message, Rank, Violation};
+use crate::{Barrier, Lock, Message, Rank, Thread, Violation};
 
 /// A message that tells another rank of all that this one has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(crate) enum Release {
     Token { lock: Lock, to: Rank },
     /// The arrival of all participants of this rank at a barrier.
     Arrival { barrier: Barrier },
+    /// A call of an object by a thread that waits for its answer.
+    Call { thread: Thread },
 }
 
 /// A protocol that keeps the ranks' copies coherent, for locks and barriers.
@@ -40,6 +42,6 @@ pub(crate) trait Coherence {
     /// Handles the payload of a release by `from`. It is the last check of a message: an error changes nothing.
     fn acquire(&mut self, context: &mut Context, from: Rank, payload: &[u8]) -> Result<(), Violation>;
 
-    /// Handles the payload of a request for a lock by rank `of`, which `from` has sent or forwarded; as `acquire` does.
+    /// Handles the payload of a request for a lock, or for a call that releases nothing, by rank `of`, which `from` has sent or forwarded; as `acquire` does.
     fn note_request(&mut self, from: Rank, of: Rank, payload: &[u8]) -> Result<(), Violation>;
 }

@@ -38,6 +38,9 @@ pub struct Config {
     pub locks: u32,
     /// Number of barriers.
     pub barriers: u32,
+    /// Synchronisation objects that are in use at a time in each home, counting each thread that reads a lock: see
+    /// [`Dsm::call_object`](crate::Dsm::call_object).
+    pub objects: u32,
     /// Pages that rank 0 gives a rank at a time for its small allocations.
     pub chunk_pages: u32,
     /// How long a thread keeps a minipage that it was just granted while others want it, so that it can finish the access that faulted; 0:
@@ -69,8 +72,11 @@ impl Config {
     pub const LOCKS: u32 = 4096;
     /// Default number of barriers.
     pub const BARRIERS: u32 = 256;
+    /// Default number of objects of a home.
+    pub const OBJECTS: u32 = 1 << 16;
 
-    /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs, read-ahead, 4 local lock passes; minipages.
+    /// One barrier participant a rank, 4096 locks, 256 barriers, 65,536 objects a home, chunks of up to 256 pages, holds of 5 µs, read-ahead,
+    /// 4 local lock passes; minipages.
     /// If lazy, 4096 twins, 16,384 notices, and homes that move after 4 intervals.
     pub fn new(rank: Rank, ranks: u16, threads: u16, pages: u32, views: u16) -> Self {
         let share = pages / u32::from(ranks.max(1)) / 4;
@@ -83,6 +89,7 @@ impl Config {
             views,
             locks: Self::LOCKS,
             barriers: Self::BARRIERS,
+            objects: Self::OBJECTS,
             chunk_pages: share.clamp(1, 256),
             hold_ns: 5_000,
             read_ahead: true,

@@ -4,8 +4,8 @@ use crate::address::Key;
 use crate::allocation::Wanted;
 use crate::config::SET;
 use crate::{
-    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome, Protection, Protocol,
-    Rank, Thread, Views,
+    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, ObjectCall, Outcome,
+    Protection, Protocol, Rank, Thread, Views,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -25,6 +25,11 @@ pub(crate) enum Wait {
     /// Its turn in the rank's queue for the lock.
     Lock(Lock),
     Barrier(Barrier),
+    /// The answer to its call, which was sent or waits for what it releases.
+    Object {
+        call: ObjectCall,
+        is_sent: bool,
+    },
     /// Pages for an allocation.
     Pages(Wanted),
     /// `left` acknowledgements of its new minipage.

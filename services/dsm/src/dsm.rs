@@ -7,11 +7,12 @@ use crate::allocation::{self, AllocOptions, Allocation};
 use crate::coherence::{Coherence, Release};
 use crate::context::{Context, Wait};
 use crate::lazy::Lazy;
+use crate::objects::Objects;
 use crate::protocols::Protocols;
 use crate::synchronisation::{Barriers, Locks, WaitedBarrier};
 use crate::{
     Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message,
-    Minipage, PeerError, Progress, Protection, Race, Rank, Thread, Violation,
+    Minipage, ObjectCall, ObjectKind, PeerError, Progress, Protection, Race, Rank, Thread, Violation,
 };
 
 /// The shared-memory protocol of one rank.
@@ -21,8 +22,8 @@ use crate::{
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
 ///   [`manager`](Self::manager), [`home`](Self::home), [`lock_successor`](Self::lock_successor);
 /// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`push`](Self::push), [`alloc`](Self::alloc),
-///   [`alloc_rows`](Self::alloc_rows), [`lock`](Self::lock),
-///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
+///   [`alloc_rows`](Self::alloc_rows), [`lock`](Self::lock), [`unlock`](Self::unlock), [`barrier`](Self::barrier),
+///   [`broadcast`](Self::broadcast), [`call_object`](Self::call_object). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
 ///   [`handle_changes`](Self::handle_changes),   [`release_holds`](Self::release_holds);
@@ -41,6 +42,7 @@ pub struct Dsm {
     coherence: Protocols,
     locks: Locks,
     barriers: Barriers,
+    objects: Objects,
     allocation: Allocation,
     /// The last message encoded.
     bytes: Box<[u8; MAX_MESSAGE_BYTES]>,
@@ -57,6 +59,7 @@ impl Dsm {
             coherence: Protocols::new(&config)?,
             locks: Locks::new(&config),
             barriers: Barriers::new(&config).ok_or(too_large)?,
+            objects: Objects::new(&config).ok_or(too_large)?,
             allocation: Allocation::new(&config),
             bytes: Box::new([0; MAX_MESSAGE_BYTES]),
         })
@@ -223,6 +226,38 @@ impl Dsm {
         self.barriers.broadcast(&mut self.context, &mut self.coherence, thread, root, value)
     }
 
+    /// Calls a synchronisation object, which is named by a number: a mutex, a semaphore, a barrier of some threads and others. A resume with
+    /// [`Outcome::Value`](crate::Outcome::Value), [`Outcome::NotNow`](crate::Outcome::NotNow) or [`Error::Object`] always follows.
+    ///
+    /// The object's *home*, a rank that its number decides, keeps its state and serves calls in the order of their arrival: a message there
+    /// and one back, none at the home itself. Objects need not be made: one that nobody has used is unlocked, zero, or not done. Under lazy
+    /// consistency, calls that let others go on ([`Verb::Give`](crate::Verb::Give), [`Verb::Set`](crate::Verb::Set), arrivals) publish what
+    /// this rank has written, and every answer tells what others have published there.
+    pub fn call_object(&mut self, thread: Thread, call: ObjectCall) -> Result<(), Error> {
+        self.begin(thread)?;
+        self.objects.call(&mut self.context, &mut self.coherence, thread, call)
+    }
+
+    /// Gives up the call of an object for which a thread waits: it then ends with [`Outcome::NotNow`](crate::Outcome::NotNow), unless it is
+    /// granted before. Threads that meet others, at a barrier or reduction, go on waiting.
+    pub fn cancel_call(&mut self, thread: Thread) {
+        self.objects.cancel(&mut self.context, thread);
+    }
+
+    /// The call of an object for which a thread waits.
+    #[must_use]
+    pub fn waited_call(&self, thread: Thread) -> Option<ObjectCall> {
+        match self.context.wait(thread)? {
+            Wait::Object { call, .. } => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Objects that a rank holds, of those whose home is here: for messages about its end.
+    pub fn objects_held_by(&self, rank: Rank) -> impl Iterator<Item = (u64, ObjectKind)> + '_ {
+        self.objects.held_by(rank)
+    }
+
     /// Barriers with waiting threads, as far as this rank knows: for messages about long waits. Allocates.
     #[must_use]
     pub fn waited_barriers(&self) -> Vec<WaitedBarrier> {
@@ -260,6 +295,7 @@ impl Dsm {
             match self.coherence.lazy_mut()?.poll_release()? {
                 Release::Token { lock, to } => self.locks.send_token(&mut self.context, lock, to),
                 Release::Arrival { barrier } => self.barriers.report(&mut self.context, &mut self.coherence, barrier),
+                Release::Call { thread } => self.objects.send(&mut self.context, thread),
             }
         }
     }
@@ -332,7 +368,7 @@ impl Dsm {
     }
 
     fn dispatch(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
-        let Dsm { context, coherence, locks, barriers, allocation, .. } = self;
+        let Dsm { context, coherence, locks, barriers, objects, allocation, .. } = self;
         if from >= context.ranks() || from == context.rank() {
             return Err(Violation::Sender);
         }
@@ -367,6 +403,14 @@ impl Dsm {
             Message::LockToken { lock } => locks.handle_token(context, coherence, from, lock, payload),
             Message::BarrierArrive { round } => barriers.handle_arrival(context, coherence, from, round, payload),
             Message::BarrierRelease { round } => barriers.handle_release(context, coherence, from, round, payload),
+            Message::ObjectRequest { thread, object, kind, verb, argument } => {
+                let call = ObjectCall::of_message(object, kind, verb, argument).ok_or(Violation::OutOfRange)?;
+                objects.handle_request(context, coherence, (from, thread), call, payload)
+            }
+            Message::ObjectAnswer { thread, result, value } => {
+                objects.handle_answer(context, coherence, (from, thread), (result, value), payload)
+            }
+            Message::ObjectCancel { thread, object } => objects.handle_cancel(context, (from, thread), object),
             _ => coherence.handle_message(context, from, message, payload),
         }
     }

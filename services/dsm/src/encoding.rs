@@ -2,13 +2,13 @@
 //!
 //! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
 //! byte of 0 or 1. The views of a message about several minipages are 8 bytes, and the highest bit of its kind byte says that they are there.
-//! The fields of messages of locks and barriers may be followed by the *payload*: what the coherence protocol tells
+//! The fields of messages of locks, barriers and objects may be followed by the *payload*: what the coherence protocol tells
 //! the receiver.
 //!
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
 //! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
 
-use crate::{Access, Key, Message, Minipage, Round, Units, Views};
+use crate::{Access, Key, Message, Minipage, Round, Units, Views, objects};
 use thiserror::Error;
 
 /// Longest message without its payload, in bytes.
@@ -100,13 +100,16 @@ layouts! {
     32 Overlap { page other interval start length }
     33 RegisterUnits { thread units }
     34 Push { run }
+    35 ObjectRequest { thread kind verb object argument }
+    36 ObjectAnswer { thread result value }
+    37 ObjectCancel { thread object }
 }
 
 impl Message {
-    /// Whether these bytes are a message of locks, barriers or lazy consistency, which no hold delays.
+    /// Whether these bytes are a message of locks, barriers, objects or lazy consistency, which no hold delays.
     #[inline]
     pub(crate) fn synchronises(bytes: &[u8]) -> bool {
-        matches!(bytes.first(), Some(13..=32))
+        matches!(bytes.first(), Some(13..=32 | 35..=37))
     }
 
     /// Whether a payload may follow the fields.
@@ -116,12 +119,17 @@ impl Message {
 
     /// Whether it is of lazy consistency.
     pub(crate) fn is_lazy(&self) -> bool {
-        self.kind() >= Message::Notices.kind()
+        matches!(self.kind(), 18..=32)
     }
 
     /// Whether its receiver acquires what its sender has released.
     pub(crate) fn releases(&self) -> bool {
-        matches!(self, Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. })
+        match *self {
+            Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. } => true,
+            Message::ObjectRequest { kind, verb, .. } => objects::releases(kind, verb),
+            Message::ObjectAnswer { .. } => true,
+            _ => false,
+        }
     }
 
     /// Encodes the message without a payload at the start of `bytes` and returns its length.
@@ -163,9 +171,9 @@ impl Message {
 /// The bit of the kind byte of a message about several minipages.
 const SEVERAL: u8 = 0x80;
 
-/// Whether a payload may follow the fields of a message of that kind: of locks, barriers, notices and changes.
+/// Whether a payload may follow the fields of a message of that kind: of locks, barriers, objects, notices and changes.
 const fn carries_payload(kind: u8) -> bool {
-    matches!(kind, 13..=18 | 31)
+    matches!(kind, 13..=18 | 31 | 35 | 36)
 }
 
 enum Malformed {
@@ -280,7 +288,7 @@ mod tests {
     /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
         let bytes = proptest::collection::vec(any::<u8>(), MAX_FIELDS_BYTES);
-        (1u8..=34, bytes).prop_map(|(kind, mut bytes)| {
+        (1u8..=37, bytes).prop_map(|(kind, mut bytes)| {
             if matches!(kind, 1 | 3 | 4) {
                 bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
             }
@@ -316,7 +324,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..37, several: bool) {
+        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..40, several: bool) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind | if several { SEVERAL } else { 0 };

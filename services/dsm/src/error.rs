@@ -1,6 +1,6 @@
 //! Errors: misuse by this rank's program, and protocol violations by a peer.
 
-use crate::{Barrier, Lock, Protocol, Rank, Thread};
+use crate::{Barrier, Lock, ObjectKind, Problem, Protocol, Rank, Thread};
 use thiserror::Error;
 
 /// Why an operation failed. Nothing has changed.
@@ -124,6 +124,9 @@ pub enum Error {
         /// Ranks of the job.
         ranks: u16,
     },
+    /// A call of an object that cannot be.
+    #[error("the {kind} at {object:#x} {problem}")]
+    Object { object: u64, kind: ObjectKind, problem: Problem },
 }
 
 impl Error {

@@ -107,6 +107,7 @@ mod encoding;
 mod error;
 mod lazy;
 mod message;
+mod objects;
 mod protocol;
 mod protocols;
 mod ranks;
@@ -127,6 +128,7 @@ pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Parse
 pub use error::{Error, PeerError, Violation};
 pub use lazy::Race;
 pub use message::{Message, Round};
+pub use objects::{Combine, NumberType, ObjectCall, ObjectKind, Problem, Reduce, SEMAPHORE_MAX, Verb};
 pub use protocol::{Protocol, ProtocolMismatch, UnknownProtocol};
 pub use synchronisation::WaitedBarrier;
 pub use units::Units;

@@ -159,6 +159,24 @@ pub enum Message {
     },
     /// The answer to `HomeTake`: I am the home.
     HomeTaken { page: u32 },
+    /// Rank → home of an object: a call of a thread. Carries a payload.
+    ObjectRequest {
+        thread: Thread,
+        object: u64,
+        /// Codes of the object's kind and of what to do.
+        kind: u8,
+        verb: u8,
+        argument: u64,
+    },
+    /// The answer to `ObjectRequest`. Carries a payload.
+    ObjectAnswer {
+        thread: Thread,
+        /// Code of how the call ended.
+        result: u8,
+        value: u64,
+    },
+    /// Rank → home of an object: the thread waits no more; answer its call if that is not done yet.
+    ObjectCancel { thread: Thread, object: u64 },
 }
 
 /// One passing of a barrier by all ranks, or one broadcast.

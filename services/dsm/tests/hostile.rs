@@ -9,7 +9,8 @@ pub(crate) mod random;
 mod messages;
 
 use mapwire_dsm::{
-    Access, Action, AllocOptions, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Protocol, Unit,
+    Access, Action, AllocOptions, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, ObjectCall, ObjectKind, Outcome,
+    Protocol, Unit, Verb,
 };
 use messages::{KINDS, PAGES, THREADS, VIEWS, answer, message, minipage, number, payload};
 use random::Random;
@@ -49,6 +50,7 @@ impl Attacked {
         let config = Config {
             locks: 3,
             barriers: 3,
+            objects: 12,
             chunk_pages: 2,
             hold_ns: random.below(2) * 100,
             protocol: Protocol::ALL[random.below(2) as usize],
@@ -147,6 +149,19 @@ impl Attacked {
             let page = self.fetches.swap_remove(random.below(self.fetches.len() as u64) as usize);
             return self.dsm.handle_fetched(page.into());
         }
+        if random.chance(7) {
+            let kind = ObjectKind::ALL[random.below(9) as usize];
+            let verbs =
+                [Verb::Init, Verb::Take, Verb::Take, Verb::Give, Verb::Share, Verb::Try, Verb::Enlist, Verb::Read];
+            let verb = verbs[random.below(8) as usize];
+            let call = ObjectCall { object: number(random, 24), kind, verb, argument: random.below(3) };
+            let waits = self.dsm.call_object(thread, call).is_ok();
+            self.waits[usize::from(thread)] |= waits;
+            if random.chance(60) {
+                self.dsm.cancel_call(thread);
+            }
+            return;
+        }
         let waits = match random.below(7) {
             0 | 1 => self.dsm.handle_fault(now_ns, thread, view, page, access) == Ok(pending),
             2 => {
@@ -239,7 +254,7 @@ fn no_message_of_a_peer_makes_a_rank_panic_or_act_outside_the_segment() {
         return;
     }
     let mut accepted = [0; KINDS];
-    for seed in 0..6_000 {
+    for seed in 0..8_000 {
         let one = std::panic::catch_unwind(|| run(Random::new(seed), 200)).unwrap_or_else(|panic| {
             eprintln!("MAPWIRE_DSM_SEED={seed} fails");
             std::panic::resume_unwind(panic)
@@ -248,7 +263,8 @@ fn no_message_of_a_peer_makes_a_rank_panic_or_act_outside_the_segment() {
             *sum += one;
         }
     }
-    for (kind, &count) in accepted.iter().enumerate().skip(1) {
+    let kinds = accepted.iter().enumerate().skip(1);
+    for (kind, &count) in kinds {
         // A home moves only if three ranks play their parts.
         let least = if (28..=30).contains(&kind) { 5 } else { 50 };
         assert!(count > least, "too few messages of kind {kind} got past the checks: {accepted:?}");

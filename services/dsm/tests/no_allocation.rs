@@ -6,7 +6,7 @@ mod allocations;
 #[path = "protocol/net.rs"]
 mod net;
 
-use mapwire_dsm::{Access, Config, Counters, Dsm, Message, Protocol, Unit, Units};
+use mapwire_dsm::{Access, Config, Counters, Dsm, Message, ObjectCall, ObjectKind, Protocol, Unit, Units, Verb};
 use net::Net;
 
 #[test]
@@ -39,6 +39,7 @@ fn nor_does_lazy_consistency() {
             net.rank(rank).barrier(0, round % 5).unwrap();
         }
         net.settle();
+        call_objects(&mut net, 4, round);
     }
     assert_eq!(allocations::calls() - before, 0);
     let sum = net.ranks.iter().map(Dsm::counters).reduce(|a, b| a + b).unwrap();
@@ -48,6 +49,37 @@ fn nor_does_lazy_consistency() {
 #[test]
 fn nor_do_they_in_a_job_whose_ranks_take_two_words() {
     exercise(70, 4);
+}
+
+/// All ranks lock a mutex, meet at a barrier, and read a lock.
+fn call_objects(net: &mut Net, ranks: u16, round: u32) {
+    let at = |kind, number: u32| {
+        move |verb| ObjectCall { object: u64::from(number) * 64, kind, verb, argument: ranks.into() }
+    };
+    let (mutex, lock) = (at(ObjectKind::Mutex, 1 + round % 7), at(ObjectKind::RwLock, 20 + round));
+    let barrier = at(ObjectKind::Barrier, 10 + round % 7);
+    net.clear();
+    net.rank(0).call_object(0, barrier(Verb::Init)).unwrap();
+    net.settle();
+    for call in [mutex(Verb::Take), lock(Verb::Share), mutex(Verb::Give), lock(Verb::Give), barrier(Verb::Take)] {
+        for rank in 0..ranks {
+            let thread = if call.kind == ObjectKind::Mutex { 0 } else { 1 };
+            match call {
+                // Who waits for the mutex gets it from who unlocks it.
+                ObjectCall { kind: ObjectKind::Mutex, verb: Verb::Give, .. } => {
+                    for at in 0..ranks {
+                        if net.rank(at).waited_call(0).is_none() && net.outcome(at, 0).is_some() {
+                            net.rank(at).call_object(0, call).unwrap();
+                            net.settle();
+                        }
+                    }
+                }
+                _ => net.rank(rank).call_object(thread, call).unwrap(),
+            }
+        }
+        net.settle();
+    }
+    assert!((0..ranks).all(|rank| net.rank(rank).waited_call(1).is_none()));
 }
 
 /// Runs `rounds` rounds of everything, and counts allocations.
@@ -136,6 +168,7 @@ fn exercise(ranks: u16, rounds: u32) {
             net.rank(rank).broadcast(2, 1, 7).unwrap();
         }
         net.settle();
+        call_objects(&mut net, ranks, round);
     }
     assert_eq!(allocations::calls() - before, 0);
 

@@ -1,8 +1,9 @@
-/* Synchronisation objects in the shared memory of two ranks and of their forked children. */
+/* Synchronisation objects in the shared memory of two ranks, and where all are on one host, of their forked children. */
 #define _GNU_SOURCE
 #include "expect.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,7 +73,8 @@ static void misuse(void) {
     FAILS(MW_ERR_LIMIT, "2147483647", mw_sem_init(&common->items, UINT32_MAX));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    int has_children = argc < 2 || strcmp(argv[1], "alone") != 0;
     mw_node_t *node;
     mw_shared_t *shared;
     OK(mw_node_join(&node));
@@ -87,15 +89,6 @@ int main(void) {
     }
     OK(mw_shared_broadcast(shared, 0, &address));
     common = (struct common *)(uintptr_t)address;
-    mw_status_t first = mw_mutex_trylock(&common->lost);
-    if (first == MW_ERR_STATE) {
-        FAILS(MW_ERR_STATE, "MAPWIRE_COHERENCE", mw_mutex_lock(&common->lost));
-        OK(mw_shared_close(shared));
-        OK(mw_node_free(node));
-        puts("refused between hosts");
-        return 0;
-    }
-    if (first == MW_OK) OK(mw_mutex_unlock(&common->lost));
     OK(mw_shared_barrier(shared));
     if (rank == 0) {
         misuse();
@@ -110,16 +103,20 @@ int main(void) {
 
     /* Ranks and children exclude each other. */
     fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        count();
-        _exit(0);
+    pid_t child = 0;
+    if (has_children) {
+        child = fork();
+        if (child == 0) {
+            count();
+            _exit(0);
+        }
     }
     count();
-    wait_for(child, 0);
+    if (has_children) wait_for(child, 0);
     int32_t is_last;
     OK(mw_barrier_wait(&common->all, &is_last));
-    HOLDS(common->count == 4 * ROUNDS && common->turn == 4 * ROUNDS);
+    uint64_t counted = has_children ? 4 * ROUNDS : 2 * ROUNDS;
+    HOLDS(common->count == counted && common->turn == counted);
     int64_t sum = rank == 0 ? 3 : -5;
     OK(mw_reduction_i64(&common->sum, MW_SUM, &sum));
     HOLDS(sum == -2);
@@ -166,6 +163,13 @@ int main(void) {
     HOLDS(total == CAPACITY * (CAPACITY + 1) / 2);
 
     /* A child that is killed with the mutex held. */
+    if (!has_children) {
+        OK(mw_shared_close(shared));
+        FAILS(MW_ERR_STATE, "mw_shared_open", mw_mutex_lock(&common->lost));
+        OK(mw_node_free(node));
+        puts("in step");
+        return 0;
+    }
     if (rank == 0) {
         child = fork();
         if (child == 0) {

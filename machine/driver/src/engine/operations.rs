@@ -41,7 +41,7 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// An operation of the calling thread: `begin` gives its outcome, or `None` while `take` does not give it yet; both are told the thread's
-    /// number. When nothing has come for as long as the [timeout](Self::timeout), `late` says for how long to go on, or why not.
+    /// number. When nothing has come for as long as `limit`, `late` says for how long to go on, or why not.
     /// `note` says what a trace tells of it. In the page-fault handler all this allocates and frees nothing, and there is no timeout.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     pub fn operate<T, E: From<Forked> + From<TooManyThreads>>(
         &self,
-        caller: Caller,
+        (caller, limit): (Caller, Duration),
         begin: impl FnOnce(&mut Driver<F>, u16) -> Result<Option<T>, E>,
         take: impl Fn(&mut Driver<F>, u16) -> Option<Result<T, E>>,
         late: impl FnMut(&Self, u16) -> Result<Option<Duration>, E>,
@@ -60,7 +60,7 @@ impl<F: Fabric> Engine<F> {
         let operation = self.threads.begin()?;
         let thread = operation.number();
         let noted = self.processor_times.as_ref().map(|times| times.begin(thread, operation.is_borrowed()));
-        let outcome = self.run_operation(caller, thread, noted, begin, take, late);
+        let outcome = self.run_operation((caller, limit), thread, noted, begin, take, late);
         if let Some(noted) = noted {
             // Also of a call that fails: the others have met this thread.
             let mut driver = self.lock();
@@ -74,7 +74,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     fn run_operation<T, E: From<Forked>>(
         &self,
-        caller: Caller,
+        (caller, limit): (Caller, Duration),
         thread: u16,
         noted: Option<Noted>,
         begin: impl FnOnce(&mut Driver<F>, u16) -> Result<Option<T>, E>,
@@ -104,7 +104,7 @@ impl<F: Fabric> Engine<F> {
             return over;
         }
         let _waits = self.leaves_far(caller).then(|| FarFault::begin(&self.far_faults));
-        let mut limit = (caller == Caller::Program).then_some(self.timeout);
+        let mut limit = (caller == Caller::Program).then_some(limit);
         loop {
             if let Some(outcome) = self.wait_driver(caller, limit, |driver| take(driver, thread)) {
                 return outcome;

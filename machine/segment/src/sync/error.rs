@@ -11,14 +11,15 @@ pub struct Who {
     pub rank: u32,
     /// Number of the process; 0 if unknown.
     pub pid: u32,
-    /// Number of the thread.
+    /// Number of the thread; where the process is unknown, from 1 among those of the rank that use the memory, or 0 if unknown.
     pub tid: u32,
 }
 
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
-            0 => f.write_str("an unknown thread"),
+            0 if self.tid == 0 => f.write_str("an unknown thread"),
+            0 => write!(f, "thread {} of rank {}", self.tid, self.rank),
             pid => write!(f, "thread {} of rank {} (process {pid})", self.tid, self.rank),
         }
     }
@@ -139,6 +140,22 @@ pub enum SyncError {
     /// Threads of a round ask for different reductions.
     #[error("{0} makes another reduction in this round, or of another type: all its threads must ask for the same")]
     OtherReduction(Object),
+    /// It is in use as an object of another kind.
+    #[error("{object} is in use as a {kind}")]
+    OtherKind {
+        /// The object.
+        object: Object,
+        /// The other kind.
+        kind: &'static str,
+    },
+    /// The rank that keeps the state of an object has no room for it.
+    #[error("{object} cannot be used: the rank that keeps it has {objects} objects in use, and no more; destroy some")]
+    TooManyObjects {
+        /// The object.
+        object: Object,
+        /// The most objects of a rank.
+        objects: u32,
+    },
     /// An object cannot lie there.
     #[error("{object} is not aligned to 8 bytes within what is in use of the shared memory")]
     Misplaced {

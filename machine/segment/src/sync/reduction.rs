@@ -28,6 +28,16 @@ pub trait Number: Copy + sealed::Bits {}
 
 impl<T: Copy + sealed::Bits> Number for T {}
 
+/// A number as a word, and its type: 1 for `u64`, 2 for `i64`, 3 for `f64`.
+pub fn word_of<T: Number>(number: T) -> (u32, u64) {
+    (T::TYPE, number.to_word())
+}
+
+/// The number of this type that a word is.
+pub fn number_of<T: Number>(word: u64) -> T {
+    T::of_word(word)
+}
+
 mod sealed {
     /// Numbers as words.
     pub trait Bits {

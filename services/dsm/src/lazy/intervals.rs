@@ -53,8 +53,8 @@ impl Intervals {
     /// Nothing is written; `None` if the machine refuses memory.
     pub(super) fn new(config: &Config) -> Option<Self> {
         let most_runs = MOST_RUNS.min(config.notices as usize / 2);
-        // Each lock has one token, and each barrier one arrival.
-        let releases = config.locks as usize + config.barriers as usize + 1;
+        // Each lock has one token, each barrier one arrival, and each thread one call.
+        let releases = config.locks as usize + config.barriers as usize + 1 + usize::from(config.threads);
         Some(Intervals {
             open: List::default(),
             ending: List::default(),

@@ -263,6 +263,7 @@ impl Lazy {
     pub(crate) fn payload(&mut self, to: Rank, message: &Message, bytes: &mut [u8]) -> usize {
         match *message {
             Message::LockRequest { .. } => self.log.write_time(self.rank, bytes),
+            Message::ObjectRequest { .. } if !message.releases() => self.log.write_time(self.rank, bytes),
             Message::LockForward { successor, .. } => self.log.write_time(successor, bytes),
             Message::Changed { .. } => self.races.as_mut().map_or(0, |races| races.write(bytes)),
             _ => self.log.write(to, bytes),

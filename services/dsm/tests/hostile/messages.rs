@@ -9,7 +9,9 @@ pub(crate) const THREADS: u16 = 2;
 pub(crate) const PAGES: u32 = 24;
 pub(crate) const VIEWS: u16 = 3;
 /// Kinds of message, from 1, and one more.
-pub(crate) const KINDS: usize = 35;
+pub(crate) const KINDS: usize = 38;
+/// Kinds that are drawn here, some of which are two.
+const DRAWN: u64 = 36;
 
 /// Mostly a number that could be right, sometimes one that cannot.
 pub(crate) fn number(random: &mut Random, likely: u64) -> u64 {
@@ -81,9 +83,10 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_la
     let places = random.below(3) as u16;
     let views = views(random);
     let kinds = match is_lazy {
-        true => 7 + random.below(KINDS as u64 - 7),
-        false if random.chance(98) => random.below(18),
-        false => random.below(KINDS as u64),
+        true => 7 + random.below(DRAWN - 7),
+        false if random.chance(90) => random.below(18),
+        false if random.chance(80) => 33 + random.below(3),
+        false => random.below(DRAWN),
     };
     match kinds {
         0 => Message::Request { thread, key, access, views },
@@ -122,6 +125,15 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_la
         29 => Message::HomeTake { page, from: places },
         30 => Message::HomeTaken { page },
         31 => Message::Changed { page, interval: number(random, 5) },
+        33 => Message::ObjectRequest {
+            thread,
+            object: number(random, 24),
+            kind: number(random, 9) as u8,
+            verb: if random.chance(70) { number(random, 11) as u8 } else { random.below(26) as u8 },
+            argument: number(random, 3),
+        },
+        34 => Message::ObjectAnswer { thread, result: number(random, 13) as u8, value: number(random, 3) },
+        35 => Message::ObjectCancel { thread, object: number(random, 24) },
         _ => Message::Overlap {
             page,
             other: places,
@@ -175,6 +187,9 @@ pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ra
         Message::ChunkRequest { thread, need_pages, .. } if random.chance(90) => {
             let first_page = random.below(u64::from(PAGES)) as u32;
             Message::ChunkGrant { thread, first_page, pages: need_pages.wrapping_add(random.below(2) as u32) }
+        }
+        Message::ObjectRequest { thread, .. } => {
+            Message::ObjectAnswer { thread, result: number(random, 3) as u8, value: random.below(2) }
         }
         Message::LockRequest { lock } | Message::LockForward { lock, .. } => Message::LockToken { lock },
         Message::HomeRequest { page } if random.chance(80) => Message::Home { page, home: random.below(3) as u16 },

@@ -71,7 +71,7 @@ pub(crate) struct World {
     /// Bytes stored by diffs.
     pub(crate) diff_bytes: u64,
     /// Messages delivered, by the kind byte.
-    pub(crate) kinds: [u64; 33],
+    pub(crate) kinds: [u64; 43],
 }
 
 impl World {
@@ -94,7 +94,7 @@ impl World {
             random,
             resumed: VecDeque::new(),
             diff_bytes: 0,
-            kinds: [0; 33],
+            kinds: [0; 43],
         }
     }
 

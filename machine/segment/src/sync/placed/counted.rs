@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FREED64;
 use super::Place;
-use crate::sync::error::SyncError;
+use crate::sync::error::{Object, SyncError};
 use crate::sync::objects::Objects;
 use crate::sync::reduction::{self, Number, Reduce};
 use crate::sync::threads::FREED;
@@ -224,11 +224,20 @@ pub struct Barrier<'a> {
     place: Place<'a, AtomicU32, { BARRIER_BYTES as usize / 4 }>,
 }
 
-fn init_barrier<const N: usize>(place: &Place<'_, AtomicU32, N>, count: u32) -> Result<(), SyncError> {
+/// Checks how many threads are to meet at a barrier or reduction.
+///
+/// # Errors
+/// A count of 0.
+pub fn check_count(object: Object, count: u32) -> Result<(), SyncError> {
     if count == 0 || count == FREED {
         let legal = "a barrier waits for a thread at least";
-        return Err(SyncError::BadSize { object: place.name(), what: "a count of", value: count.into(), legal });
+        return Err(SyncError::BadSize { object, what: "a count of", value: count.into(), legal });
     }
+    Ok(())
+}
+
+fn init_barrier<const N: usize>(place: &Place<'_, AtomicU32, N>, count: u32) -> Result<(), SyncError> {
+    check_count(place.name(), count)?;
     place.fill(0);
     place.words[2].store(count, Ordering::Release);
     Ok(())

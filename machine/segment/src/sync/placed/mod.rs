@@ -7,9 +7,9 @@ mod queue;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use counted::{BARRIER_BYTES, Barrier, FLAG_BYTES, Flag, ONCE_BYTES, Once, REDUCTION_BYTES, Reduction};
-pub use counted::{SEMAPHORE_BYTES, Semaphore};
+pub use counted::{SEMAPHORE_BYTES, Semaphore, check_count};
 pub use locks::{CONDITION_BYTES, Condition, Mutex, RWLOCK_BYTES, RwLock};
-pub use queue::{QUEUE_BYTES, Queue};
+pub use queue::{QUEUE_BYTES, Queue, check_capacity};
 
 use crate::sync::error::{Object, SyncError};
 use crate::sync::objects::Objects;

@@ -4,12 +4,24 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::{FREED64, Place};
 use crate::sync::deque::{self, DequeWords, Steal};
-use crate::sync::error::SyncError;
+use crate::sync::error::{Object, SyncError};
 use crate::sync::objects::Objects;
 use crate::sync::words::Waits;
 
 /// Bytes of a queue without values; each has 8 more.
 pub const QUEUE_BYTES: u64 = 128;
+
+/// Checks for how many values a queue is to have room.
+///
+/// # Errors
+/// No power of two, or too many.
+pub fn check_capacity(object: Object, capacity: u64) -> Result<(), SyncError> {
+    if capacity.is_power_of_two() && capacity < 1 << 32 {
+        return Ok(());
+    }
+    let legal = "a power of two, below 2^32";
+    Err(SyncError::BadSize { object, what: "a capacity of", value: capacity, legal })
+}
 
 /// Its words: thieves write the first line, the owner the second.
 const TOP: usize = 0;
@@ -76,11 +88,7 @@ impl<'a> Queue<'a> {
     /// Another capacity; no room for it in what is in use.
     pub fn init(&self, capacity: u64) -> Result<(), SyncError> {
         let object = self.place.name();
-        let is_right = capacity.is_power_of_two() && capacity < 1 << 32;
-        if !is_right {
-            let legal = "a power of two, below 2^32";
-            return Err(SyncError::BadSize { object, what: "a capacity of", value: capacity, legal });
-        }
+        check_capacity(object, capacity)?;
         if !self.place.objects.segment().is_in_use(self.place.offset, QUEUE_BYTES + 8 * capacity) {
             return Err(SyncError::Misplaced { object });
         }
