@@ -29,6 +29,7 @@ mod sends;
 mod shared;
 mod traffic;
 mod translation;
+mod twins;
 mod udp;
 mod waiting;
 mod wakes;
@@ -62,6 +63,7 @@ const BENCHES: &[Bench] = &[
     ("notify-latency", "from a send to the receiver's handler, polling and sleeping, beside its raw parts", wakes::notify),
     ("lookup", "user-level check, NIC cache hit and miss, beside a dependent load (UTLB Tables 1 and 2)", translation::lookup),
     ("pin", "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)", translation::pin),
+    ("diff", "a twin of a page and the bytes that differ from it, beside memcpy and memcmp", twins::diff),
     ("fault", "read and write faults on minipages, beside their raw parts", shared::fault),
     ("lock", "the shared memory's lock, uncontended and contended, beside a flag round trip", shared::lock),
     ("mutex", "a mutex in shared memory, alone and with 4 ranks, beside a process-shared pthread mutex", mutex::mutex),

@@ -82,7 +82,7 @@ impl Joined {
             write_faults: counters.write_faults,
             prefetches: counters.prefetches,
             messages: counters.messages_sent,
-            bytes: counters.bytes_sent,
+            bytes: counters.bytes_moved(),
             must_move_bytes: 0,
         }
     }

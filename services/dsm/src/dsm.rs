@@ -275,7 +275,7 @@ impl Dsm {
     }
 
     /// Takes note of the bytes of a page that were found to differ as an [`Action::SendDiff`] was carried out: offset in the page and
-    /// length of each range. Needed only if [`Config::finds_races`], before the next action.
+    /// length of each range. To be called before the next action.
     pub fn handle_changes(&mut self, page: u64, ranges: impl Iterator<Item = (u16, u16)>) {
         if let Some(lazy) = self.coherence.lazy_mut() {
             lazy.note_diff(&mut self.context, page, ranges);

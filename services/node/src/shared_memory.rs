@@ -214,10 +214,6 @@ impl Service for SharedMemory {
         self.dsm.handle_fetched(offset / PAGE_BYTES);
     }
 
-    fn wants_changes(&self) -> bool {
-        self.dsm.config().finds_races
-    }
-
     fn handle_changes(&mut self, offset: u64, parts: &[(u64, u64)]) {
         let within = |part: &(u64, u64)| Some((u16::try_from(part.0).ok()?, u16::try_from(part.1).ok()?));
         self.dsm.handle_changes(offset / PAGE_BYTES, parts.iter().filter_map(within));

@@ -21,6 +21,8 @@ fn what_was_written_under_a_lock_is_read_by_the_next_holder() {
         world.unlock(rank, 0);
     }
     assert!(world.diff_bytes > 0 && world.diff_bytes < 6, "{} bytes", world.diff_bytes);
+    let stored: u64 = world.ranks.iter().map(|rank| rank.dsm.counters().bytes_stored).sum();
+    assert_eq!(stored, world.diff_bytes);
 }
 
 #[test]
