@@ -20,7 +20,7 @@ use crate::{
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
 ///   [`manager`](Self::manager), [`home`](Self::home), [`lock_successor`](Self::lock_successor);
-/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`alloc`](Self::alloc), [`lock`](Self::lock),
+/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`overwrite`](Self::overwrite), [`alloc`](Self::alloc), [`lock`](Self::lock),
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
@@ -127,6 +127,15 @@ impl Dsm {
         self.release_holds(now_ns);
         self.begin(thread)?;
         self.coherence.prefetch(&mut self.context, (view, page), access)
+    }
+
+    /// A thread is about to store to every byte of a page, before its rank releases anything, and loads none of it before it has stored
+    /// there; no other rank stores there until they synchronise. Under [`Protocol::Hlrc`](crate::Protocol::Hlrc) the page is then not
+    /// fetched; what is not so overwritten has any value.
+    pub fn overwrite(&mut self, now_ns: u64, thread: Thread, view: u16, page: u64) -> Result<(), Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        self.coherence.overwrite(&mut self.context, (view, page))
     }
 
     /// Begins to allocate a minipage of `bytes` bytes, zero and writable in this rank. A resume always follows, with

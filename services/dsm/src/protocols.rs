@@ -79,6 +79,14 @@ impl Protocols {
         }
     }
 
+    /// A thread is about to overwrite a page.
+    pub(crate) fn overwrite(&mut self, context: &mut Context, (view, page): (u16, u64)) -> Result<(), Error> {
+        match self.lazy_at(view) {
+            Some(lazy) => lazy.overwrite(context, page),
+            None => Ok(()),
+        }
+    }
+
     /// Handles a message about coherence from another rank of the job.
     pub(crate) fn handle_message(
         &mut self,

@@ -5,7 +5,7 @@ use crate::context::{Context, Wait};
 use crate::{Access, Action, Error, Message, Outcome, PAGE_BYTES, Progress, Protection, Rank, Thread};
 
 use super::Lazy;
-use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, run};
+use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, WHOLE, run};
 
 fn key(page: u32) -> Key {
     Key { view: 0, page }
@@ -43,17 +43,31 @@ impl Lazy {
     /// Fetches a page before a thread accesses it, if its home is known.
     pub(crate) fn prefetch(&mut self, context: &mut Context, page: u64) -> Result<bool, Error> {
         let page = self.page_at(page)?;
-        let is_at_rest = [CLOSING, FETCHING, TAKING, SENT].iter().all(|&flag| !self.pages.is(page, flag));
-        let other = self.pages.home(page).filter(|&home| home != self.rank);
-        if let Some(home) = other
-            && is_at_rest
+        if let Some(home) = self.home_of_clean(page)
             && self.pages.protection(page) == Protection::None
-            && self.pages.twin(page).is_none()
         {
             context.counters_mut().prefetches += 1;
             self.fetch(context, home, page, None);
         }
         Ok(true)
+    }
+
+    /// Allows stores to a page that a thread is about to overwrite: it is not fetched, and goes to its home as a whole.
+    pub(crate) fn overwrite(&mut self, context: &mut Context, page: u64) -> Result<(), Error> {
+        let page = self.page_at(page)?;
+        if self.home_of_clean(page).is_some() {
+            self.pages.set(page, WHOLE);
+            self.note_written(page);
+            self.allow(context, page, Protection::Write);
+        }
+        Ok(())
+    }
+
+    /// The home of a page that is elsewhere and known, if nothing is under way there and this rank does not write it.
+    fn home_of_clean(&self, page: u32) -> Option<Rank> {
+        let is_clean = [CLOSING, FETCHING, TAKING, SENT, WHOLE].iter().all(|&flag| !self.pages.is(page, flag));
+        let home = self.pages.home(page).filter(|&home| home != self.rank)?;
+        (is_clean && self.pages.twin(page).is_none()).then_some(home)
     }
 
     /// The greatest access for which a thread waits there.

@@ -28,6 +28,8 @@
 //! A fetch of a page that is dirty here *merges*: bytes that differ from the twin are this rank's and stay; the others, and the whole twin,
 //! become the home's. The diff then still names this rank's bytes only.
 //!
+//! A page of which a program says that it will overwrite it has no twin, is not fetched, and is sent as a whole.
+//!
 //! A page whose diff is under way is not written again before the acknowledgement: the network interface may still read it.
 
 mod faults;
@@ -49,7 +51,7 @@ use alloc::vec::Vec;
 use homes::Homes;
 use intervals::Intervals;
 use log::{Log, Run};
-use pages::{FETCHING, KNOWN, OWN, Pages, STALE};
+use pages::{FETCHING, KNOWN, OWN, Pages, STALE, WHOLE};
 pub use races::Race;
 use races::Races;
 
@@ -224,7 +226,8 @@ impl Lazy {
             let count = if run == Run::ALL { u32::MAX } else { u32::from(count) };
             counters.notices += 1;
             for page in pages.accessible(first, count) {
-                if pages.home(page) == Some(me) {
+                // What this rank is about to overwrite it need not read.
+                if pages.home(page) == Some(me) || pages.is(page, WHOLE) {
                     continue;
                 }
                 if pages.is(page, FETCHING) {

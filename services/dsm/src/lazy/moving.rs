@@ -6,7 +6,7 @@ use crate::{Message, Protection, Rank, Violation};
 
 use super::Lazy;
 use super::homes::Answer;
-use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, FORMER, PLACED, SENT, TAKING};
+use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, FORMER, PLACED, SENT, TAKING, WHOLE};
 
 impl Lazy {
     /// Sends a message, which may be to this rank itself.
@@ -171,11 +171,16 @@ impl Lazy {
             return Ok(());
         }
         self.pages.set(page, CLOSING);
-        if self.pages.twin(page).is_some() {
+        if self.is_written(page) {
             self.intervals.end();
         }
         self.close_in_time(context, page);
         Ok(())
+    }
+
+    /// Whether this rank is not the home and has bytes of the page that it must send there.
+    fn is_written(&self, page: u32) -> bool {
+        self.pages.twin(page).is_some() || self.pages.is(page, WHOLE)
     }
 
     pub(super) fn write_protect(&mut self, page: u32) {
@@ -186,7 +191,7 @@ impl Lazy {
 
     /// Forgets the home of a page that closes, and drops the copy, if nothing is under way there.
     pub(super) fn close_in_time(&mut self, context: &mut Context, page: u32) {
-        let is_busy = self.pages.is(page, FETCHING) || self.pages.is(page, SENT) || self.pages.twin(page).is_some();
+        let is_busy = self.pages.is(page, FETCHING) || self.pages.is(page, SENT) || self.is_written(page);
         if !self.pages.is(page, CLOSING) || is_busy {
             return;
         }
@@ -207,7 +212,7 @@ impl Lazy {
         if former >= context.ranks() || former == self.rank {
             return Err(Violation::OutOfRange);
         }
-        if self.pages.home(page).is_some() || self.pages.is(page, FETCHING) || self.pages.twin(page).is_some() {
+        if self.pages.home(page).is_some() || self.pages.is(page, FETCHING) || self.is_written(page) {
             return Err(Violation::Unasked);
         }
         self.pages.set(page, TAKING);

@@ -38,6 +38,8 @@ pub(super) const FORMER: Flag = Flag(1 << 15);
 
 /// This rank is its home, and no other rank has a copy or knows of it.
 pub(super) const ALONE: Flag = Flag(1 << 16);
+/// The application stores to all of it in the interval that is open; it has no twin.
+pub(super) const WHOLE: Flag = Flag(1 << 17);
 
 const HOME_SHIFT: u32 = 20;
 const HOME_MASK: u64 = 0xfff;

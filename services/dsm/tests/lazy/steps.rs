@@ -211,6 +211,37 @@ fn writes_to_the_same_bytes_that_nothing_orders_are_named_with_both_ranks_and_no
 }
 
 #[test]
+fn a_page_that_is_overwritten_is_not_fetched_and_goes_to_its_home_as_a_whole() {
+    let mut world = world(3);
+    let at = world.alloc(0, PAGE as u64);
+    let page = (at / PAGE) as u64;
+    world.store(0, at, 1);
+    for turn in 2..9 {
+        assert_eq!((world.load(1, at), world.load(2, at)), (turn - 1, turn - 1));
+        world.barrier(&[0, 1, 2]);
+        let writer = turn as u16 % 2 + 1;
+        let before = world.ranks[usize::from(writer)].dsm.counters();
+        world.rank(writer).dsm.overwrite(0, 0, 0, page).unwrap();
+        world.drain(writer);
+        (0..PAGE).for_each(|byte| world.store(writer, at + byte, turn));
+        // Notices of others do not disturb it.
+        world.lock(writer, 1);
+        (0..PAGE / 2).for_each(|byte| world.store(writer, at + byte, turn));
+        world.unlock(writer, 1);
+        world.barrier(&[2, 1, 0]);
+        let after = world.ranks[usize::from(writer)].dsm.counters();
+        assert_eq!((after.pages_fetched, after.twins), (before.pages_fetched, before.twins));
+        assert_eq!(after.bytes_stored, before.bytes_stored + PAGE as u64);
+        // What others stored before is gone, and what they store afterwards is seen.
+        assert_eq!((world.load(0, at + PAGE - 1), world.load(3 - writer, at + 1)), (turn, turn));
+        world.store(0, at + 5, 100 + turn);
+        world.barrier(&[2, 1, 0]);
+        assert_eq!((world.load(writer, at + 5), world.load(writer, at + 6)), (100 + turn, turn));
+        world.barrier(&[2, 1, 0]);
+    }
+}
+
+#[test]
 fn an_access_to_what_was_never_allocated_is_an_error() {
     let mut world = world(3);
     world.alloc(0, 100);

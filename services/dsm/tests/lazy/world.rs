@@ -178,7 +178,12 @@ impl World {
                     self.send(rank, to, message);
                     self.rank(rank).dsm.handle_changes(page.into(), ranges.into_iter());
                 }
-                Action::SendMinipage { .. } => panic!("{action:?} under lazy consistency"),
+                Action::SendMinipage { to, minipage, message } => {
+                    let (at, count) = (minipage.offset_bytes as usize, minipage.length_bytes as usize);
+                    assert_ne!(machine.protections[at / PAGE], Protection::Write);
+                    self.put(rank, to, Packet::Late { at, count });
+                    self.send(rank, to, message);
+                }
             }
         }
     }
