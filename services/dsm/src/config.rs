@@ -12,6 +12,8 @@ pub const MAX_PAGES: u32 = (1 << 28) - 1;
 
 /// Most outstanding prefetches of a rank: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
+/// Most pages that a rank fetches ahead of its accesses at a time, under [`Protocol::Hlrc`].
+pub const MAX_PAGES_AHEAD: u16 = 512;
 
 /// Most outstanding requests of all ranks.
 pub(crate) const MAX_REQUESTS: u32 = (1 << 20) - 1;

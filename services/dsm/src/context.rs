@@ -3,8 +3,8 @@
 use crate::address::Key;
 use crate::allocation::Wanted;
 use crate::{
-    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome, Protection, Protocol,
-    Rank, Thread,
+    Access, Action, Address, Barrier, Config, Counters, Error, Lock, MAX_PAGES_AHEAD, Message, Minipage, Outcome,
+    Protection, Protocol, Rank, Thread,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -51,7 +51,7 @@ impl Context {
         // Most actions of one input, so that the queue never grows.
         let lazy = match config.protocol {
             Protocol::Minipages => 0,
-            Protocol::Hlrc => config.twins as usize,
+            Protocol::Hlrc => config.twins as usize + 2 * usize::from(MAX_PAGES_AHEAD),
         };
         let actions = 16 + 4 * (ranks + requests) + 2 * ranks * requests + lazy;
         Context {

@@ -115,7 +115,9 @@ impl Dsm {
     ///
     /// Requests nothing if the access is allowed already, or if the minipage is under way. Nothing arrives if nothing is allocated there.
     /// False, without a request, if [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are outstanding. Under
-    /// [`Protocol::Hlrc`](crate::Protocol::Hlrc) it fetches a page that is out of date and not written here.
+    /// [`Protocol::Hlrc`](crate::Protocol::Hlrc) it fetches pages that are out of date and not written here, up to
+    /// [`MAX_PAGES_AHEAD`](crate::MAX_PAGES_AHEAD) at a time; consecutive ones of one home are read together. A page that no rank has
+    /// touched becomes this rank's.
     pub fn prefetch(
         &mut self,
         now_ns: u64,
@@ -276,7 +278,7 @@ impl Dsm {
         self.dispatch(from, message, payload).map_err(|violation| PeerError { from, violation })
     }
 
-    /// Takes note that the bytes of an [`Action::Fetch`] are in place.
+    /// Takes note that the bytes of an [`Action::Fetch`] from that page on are in place.
     pub fn handle_fetched(&mut self, page: u64) {
         if let Some(lazy) = self.coherence.lazy_mut() {
             lazy.handle_fetched(&mut self.context, page);

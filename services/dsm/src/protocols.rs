@@ -74,7 +74,7 @@ impl Protocols {
         access: Access,
     ) -> Result<bool, Error> {
         match self.lazy_at(view) {
-            Some(lazy) => lazy.prefetch(context, page),
+            Some(lazy) => lazy.prefetch(context, page, access),
             None => self.sequential.prefetch(context, view, page, access),
         }
     }

@@ -94,8 +94,8 @@ impl Attacked {
                 Action::Merge { page, twin, fetched } => {
                     assert!(page < PAGES && twin < 6 && fetched < 6 && twin != fetched);
                 }
-                Action::Fetch { from, page, into } => {
-                    assert!(from < self.dsm.config().ranks && from != self.rank && page < PAGES);
+                Action::Fetch { from, page, pages, into } => {
+                    assert!(from < self.dsm.config().ranks && from != self.rank && page + pages <= PAGES);
                     assert!(into.is_none_or(|twin| twin < 6));
                     self.fetches.push(page);
                 }

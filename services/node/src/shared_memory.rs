@@ -52,9 +52,10 @@ enum What {
         twin: u32,
         message: Message,
     },
-    /// A page, here or to a twin.
+    /// Pages, here, or one to a twin.
     Fetch {
         page: u32,
+        pages: u32,
         into: Option<u32>,
     },
 }
@@ -242,7 +243,9 @@ impl Service for SharedMemory {
                 DsmAction::SendDiff { to, page, twin, message } => {
                     break Remote { rank: to, what: What::StoreChanges { page, twin, message } };
                 }
-                DsmAction::Fetch { from, page, into } => break Remote { rank: from, what: What::Fetch { page, into } },
+                DsmAction::Fetch { from, page, pages, into } => {
+                    break Remote { rank: from, what: What::Fetch { page, pages, into } };
+                }
                 DsmAction::Twin { page, twin } => {
                     let (from, to) = (page_offset(page), self.twin_offset(twin));
                     return Some(Action::Change(Change::Copy { from, to }));
@@ -285,9 +288,10 @@ impl Service for SharedMemory {
                 let message = self.dsm.encode(rank, &message);
                 Action::StoreChanges { to, region: page_region(page), copy, message }
             }
-            What::Fetch { page, into } => {
+            What::Fetch { page, pages, into } => {
                 let here = into.map_or(page_offset(page), |twin| self.twin_offset(twin));
-                Action::Fetch { from: to, region: page_region(page), to: here }
+                let region = Region { bytes: page_offset(pages), ..page_region(page) };
+                Action::Fetch { from: to, region, to: here }
             }
         })
     }

@@ -57,6 +57,8 @@ impl Lazy {
                 if !self.pages.take(page, ASKED) {
                     return Err(Violation::Unasked);
                 }
+                self.ahead.end_question(&mut self.pages, page);
+                self.ahead.end(&mut self.pages, page);
                 self.refuse(context, page);
                 Ok(())
             }
@@ -84,6 +86,7 @@ impl Lazy {
         if home == self.rank {
             self.pages.set(page, ALONE);
         }
+        self.ahead_answered(context, page, home);
         self.advance(context, page);
         Ok(())
     }
@@ -225,6 +228,7 @@ impl Lazy {
         for flag in [ASKED, FORMER] {
             self.pages.clear(page, flag);
         }
+        self.ahead.end_question(&mut self.pages, page);
         self.changed_by[page as usize] = 0;
         self.pages.set_home(page, self.rank);
         self.pages.protect(page, Protection::Read);

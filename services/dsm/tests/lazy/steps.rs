@@ -1,6 +1,6 @@
 //! Single steps: what one rank writes and another reads after they have synchronised.
 
-use mapwire_dsm::{Access, AllocOptions, Config, Error, Outcome, Progress, Protocol};
+use mapwire_dsm::{Access, AllocOptions, Config, Counters, Error, Outcome, Progress, Protocol};
 
 use crate::random::Random;
 use crate::world::{PAGE, World};
@@ -239,6 +239,42 @@ fn a_page_that_is_overwritten_is_not_fetched_and_goes_to_its_home_as_a_whole() {
         assert_eq!((world.load(writer, at + 5), world.load(writer, at + 6)), (100 + turn, turn));
         world.barrier(&[2, 1, 0]);
     }
+}
+
+#[test]
+fn pages_fetched_ahead_come_together_also_when_their_homes_are_not_known() {
+    let mut world = world(3);
+    let start = world.alloc(0, 40 * PAGE as u64);
+    let pages = || (0..40).map(|page| start + page * PAGE);
+    let ahead = |world: &mut World, rank: u16, access| {
+        for at in pages() {
+            assert_eq!(world.rank(rank).dsm.prefetch(0, 0, 0, (at / PAGE) as u64, access), Ok(true));
+        }
+        world.settle();
+    };
+    let counters = |world: &World, rank: usize| world.ranks[rank].dsm.counters();
+    ahead(&mut world, 0, Access::Write);
+    for turn in 1..4 {
+        pages().for_each(|at| world.store(0, at + 7, turn));
+        if turn == 1 {
+            assert_eq!(counters(&world, 0).write_faults, 0, "what nobody else has touched is open");
+        }
+        world.barrier(&[0, 1, 2]);
+        let before = world.fetches;
+        ahead(&mut world, 1, Access::Read);
+        assert_eq!(world.fetches, before + 1);
+        pages().for_each(|at| assert_eq!(world.load(1, at + 7), turn));
+        let Counters { read_faults, pages_fetched, prefetches, .. } = counters(&world, 1);
+        assert_eq!((read_faults, pages_fetched, prefetches), (0, 40 * u64::from(turn), 40 * u64::from(turn)));
+        ahead(&mut world, 1, Access::Read);
+        assert_eq!(world.fetches, before + 1, "nothing is out of date");
+        world.barrier(&[0, 1, 2]);
+    }
+    assert_eq!(world.rank(2).dsm.prefetch(0, 0, 0, 63, Access::Read), Ok(true), "nothing is there");
+    world.settle();
+    ahead(&mut world, 2, Access::Read);
+    pages().for_each(|at| assert_eq!(world.load(2, at + 7), 3));
+    assert_eq!(counters(&world, 2).read_faults, 0);
 }
 
 #[test]
