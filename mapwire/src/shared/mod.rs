@@ -162,8 +162,8 @@ impl Shared {
         }
     }
 
-    /// Fetches what of `slice` is not here while this thread goes on. It is a hint: at most 16 minipages are on their way at a
-    /// time, faults fetch the rest, and another rank may take one away before it is used.
+    /// Fetches what of `slice` is not here while this thread goes on. It is a hint: at most 16 minipages, or 512 pages with hlrc, are
+    /// on their way at a time, faults fetch the rest, and another rank may take one away before it is used.
     ///
     /// # Errors
     /// The memory is closed, or the shared memory is at its end.
