@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::{Deref, DerefMut, Index};
+use std::ops::{Deref, DerefMut, Index, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -255,7 +255,7 @@ impl<T> Blocks<'_, T> {
 /// Groups of 64-bit words that any worker may read and write at any time, by number.
 pub struct Words<'c> {
     groups: Vec<(NonNull<AtomicU64>, usize)>,
-    _memory: Memory<'c>,
+    memory: Memory<'c>,
 }
 
 // SAFETY: the words are reached only as `AtomicU64`s, which threads may share.
@@ -275,6 +275,17 @@ impl Index<usize> for Words<'_> {
 }
 
 impl Words<'_> {
+    /// Says that this worker overwrites these runs of a group before it next comes to a barrier; does nothing in plain memory.
+    pub fn overwrite(&self, group: usize, runs: impl Iterator<Item = Range<usize>>) -> Result<(), Failure> {
+        let Memory::Shared(shared) = self.memory else {
+            return Ok(());
+        };
+        let start = self.groups[group].0.as_ptr().addr();
+        let runs = runs.map(|run| ((start + run.start * WORD_BYTES) as u64, (run.len() * WORD_BYTES) as u64));
+        let said = shared.overwrite_all(&runs.collect::<Vec<_>>());
+        said.map_err(while_doing("saying what is overwritten"))
+    }
+
     /// Number of groups.
     pub fn count(&self) -> usize {
         self.groups.len()
@@ -285,12 +296,13 @@ impl<'c> From<Blocks<'c, u64>> for Words<'c> {
     fn from(blocks: Blocks<'c, u64>) -> Self {
         Self {
             groups: blocks.blocks.iter().map(|block| (block.start.cast(), block.length)).collect(),
-            _memory: blocks.memory,
+            memory: blocks.memory,
         }
     }
 }
 
 const CACHE_LINE_BYTES: usize = 64;
+const WORD_BYTES: usize = size_of::<u64>();
 const PAGE_BYTES: usize = 4096;
 
 /// Upper bound on the shared memory of a block of `bytes`: whole pages from a page on, whole cache lines below; blocks of a few bytes take

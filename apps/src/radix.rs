@@ -44,6 +44,11 @@ impl Radix {
         1 << self.bits
     }
 
+    /// Where the keys of each digit end, of which so many begin there.
+    fn ends(counts: &[u32], firsts: &[u32]) -> Vec<u32> {
+        counts.iter().zip(firsts).map(|(count, first)| first + count).collect()
+    }
+
     fn passes(&self) -> u32 {
         KEY_BITS.div_ceil(self.bits)
     }
@@ -113,6 +118,11 @@ impl Program for Radix {
             worker.note_must_move((size_of::<u32>() * self.digits() * (worker.count() - 1)) as u64);
             first_ranks(&memory.counts, worker.id(), &mut next);
             let firsts = next.clone();
+            if worker.count() > 1 {
+                let ends = Self::ends(&memory.counts[worker.id()].read(), &firsts);
+                let runs = firsts.iter().zip(&ends).map(|(&first, &end)| first as usize..end as usize);
+                memory.keys.overwrite(1 - pass as usize % 2, runs)?;
+            }
             for key in &from[share.clone()] {
                 let key = key.load(Relaxed);
                 let next = &mut next[digit(key, pass)];

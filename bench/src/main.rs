@@ -18,6 +18,7 @@ mod loops;
 mod measure;
 mod messages;
 mod mutex;
+mod passing;
 mod peers;
 mod placement;
 mod programs;
@@ -29,6 +30,7 @@ mod sends;
 mod shared;
 mod traffic;
 mod translation;
+mod twins;
 mod udp;
 mod waiting;
 mod wakes;
@@ -62,10 +64,12 @@ const BENCHES: &[Bench] = &[
     ("notify-latency", "from a send to the receiver's handler, polling and sleeping, beside its raw parts", wakes::notify),
     ("lookup", "user-level check, NIC cache hit and miss, beside a dependent load (UTLB Tables 1 and 2)", translation::lookup),
     ("pin", "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)", translation::pin),
+    ("diff", "a twin of a page and the bytes that differ from it, beside memcpy and memcmp", twins::diff),
     ("fault", "read and write faults on minipages, beside their raw parts", shared::fault),
     ("lock", "the shared memory's lock, uncontended and contended, beside a flag round trip", shared::lock),
     ("mutex", "a mutex in shared memory, alone and with 4 ranks, beside a process-shared pthread mutex", mutex::mutex),
     ("barrier", "an empty barrier of 2 and 4 ranks, beside a flag round trip", shared::barrier),
+    ("passing", "1 GB that one rank writes and another reads, beside memcpy by two mappings, or beside datagrams", passing::passing),
     ("heap", "allocations in memory that ranks share: long, many, freed at once, passed to another process; beside mimalloc", heap::heap),
     ("waiting", "idle ranks, wake-ups, hops, barriers and locks beside futexes; 4 ranks that share processors", waiting::waiting),
     ("traffic", "datagrams among 16 ranks of as many hosts, all to all and all to one, beside bare sockets; and how fairly it is shared", traffic::traffic),
@@ -119,10 +123,10 @@ fn command(plan: &Plan) -> ExitCode {
         (Transport::Shm, _) => run,
         (Transport::Udp, "far-fault") => far::remote_fault,
         (Transport::Udp | Transport::Ofi, "send-latency" | "send-bandwidth") => run,
-        (Transport::Udp, "fault" | "traffic" | "rpc") => run,
+        (Transport::Udp, "fault" | "traffic" | "rpc" | "passing") => run,
         (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
-                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic, far-fault and rpc run over udp, the first two over ofi",
+                "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, passing, traffic, far-fault and rpc run over udp, the first two over ofi",
                 plan.transport_text
             );
             return ExitCode::from(2);

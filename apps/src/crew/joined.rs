@@ -10,6 +10,9 @@ use crate::error::{Failure, while_doing};
 /// Interval at which a rank that waits for rank 0 alone checks. It sleeps in between, to leave the processors free.
 const NAP: Duration = Duration::from_millis(2);
 
+/// Guards [`Joined::turn`]. Programs have locks of smaller numbers.
+const TURN_LOCK: u32 = 1 << 10;
+
 /// Value of [`Joined::turn`] once rank 0 has failed.
 const FAILED: u64 = u64::MAX;
 
@@ -58,21 +61,30 @@ impl Joined {
     }
 
     pub(super) fn alone<R>(&self, alone: impl FnOnce() -> Result<R, Failure>) -> Result<Option<R>, Failure> {
-        let seen = self.turn.get(0);
+        let seen = self.turn(None)?;
         self.meet()?;
         if self.rank == 0 {
             let result = alone();
             let turn = if result.is_ok() { seen + 1 } else { FAILED };
-            self.turn.set(0, turn);
+            self.turn(Some(turn))?;
             return result.map(Some);
         }
         loop {
-            match self.turn.get(0) {
+            match self.turn(None)? {
                 FAILED => return Err(Failure::Elsewhere),
                 turn if turn != seen => return Ok(None),
                 _ => std::thread::sleep(NAP),
             }
         }
+    }
+
+    /// The turn, or a new one: under a lock, since lazy coherence shows a rank what others wrote when it synchronises with them.
+    fn turn(&self, new: Option<u64>) -> Result<u64, Failure> {
+        let _held = self.lock(TURN_LOCK)?;
+        if let Some(turn) = new {
+            self.turn.set(0, turn);
+        }
+        Ok(self.turn.get(0))
     }
 
     pub(super) fn traffic(&self) -> Traffic {
@@ -82,7 +94,7 @@ impl Joined {
             write_faults: counters.write_faults,
             prefetches: counters.prefetches,
             messages: counters.messages_sent,
-            bytes: counters.bytes_sent,
+            bytes: counters.bytes_moved(),
             must_move_bytes: 0,
         }
     }

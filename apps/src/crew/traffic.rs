@@ -13,7 +13,7 @@ pub struct Traffic {
     pub prefetches: u64,
     /// Messages sent to other ranks.
     pub messages: u64,
-    /// Bytes of the minipages sent to other ranks.
+    /// Bytes of shared memory stored into other ranks or fetched from them.
     pub bytes: u64,
     /// Bytes that the rank's workers read and another worker had written last, once for each write: what any memory must move if every
     /// worker is on a host of its own. The programs count it.

@@ -270,15 +270,17 @@ impl ServiceMemory {
         if is_stored { Stored::InPlace } else { Stored::Never }
     }
 
-    /// Fetches a page of a peer's memory to the offset `at` of this one.
+    /// Fetches pages of a peer's memory to the offset `at` of this one.
     pub(crate) fn fetch(&self, from: NodeId, region: &Region, at: u64) -> Stored {
         let Some((own, import)) = self.own.as_ref().zip(self.peers.of(from)) else { return Stored::Never };
         let Some(memory) = whole(import) else {
-            let place = own.part(at as usize, PAGE_BYTES).map(|page| page.as_ptr().addr() as u64);
+            let place = own.part(at as usize, region.bytes as usize).map(|pages| pages.as_ptr().addr() as u64);
             return place.map_or(Stored::Never, |address| Stored::ByNic(import.id, address));
         };
         let mut page = [0; PAGE_BYTES];
-        let is_fetched = memory.read(region.offset as usize, &mut page).is_ok() && own.set_page(at, &page);
+        let is_fetched = (0..region.bytes).step_by(PAGE_BYTES).all(|done| {
+            memory.read((region.offset + done) as usize, &mut page).is_ok() && own.set_page(at + done, &page)
+        });
         if is_fetched { Stored::InPlace } else { Stored::Never }
     }
 

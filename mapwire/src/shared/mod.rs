@@ -185,8 +185,8 @@ impl Shared {
         }
     }
 
-    /// Fetches what of `slice` is not here while this thread goes on. It is a hint: at most 16 minipages are on their way at a
-    /// time, faults fetch the rest, and another rank may take one away before it is used.
+    /// Fetches what of `slice` is not here while this thread goes on. It is a hint: at most 16 minipages, or 512 pages with hlrc, are
+    /// on their way at a time, faults fetch the rest, and another rank may take one away before it is used.
     ///
     /// # Errors
     /// The memory is closed, or the shared memory is at its end.
@@ -210,13 +210,32 @@ impl Shared {
     /// # Errors
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
     pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
-        self.check()?;
-        for &(address, bytes, _) in runs {
-            self.check_address(address, bytes)?;
-        }
+        self.check_runs(runs.iter().map(|&(address, bytes, _)| (address, bytes)))?;
         match &self.inner.memory {
             Memory::OneHost(memory) => memory.populate(runs),
             Memory::Protocol(protocol) => protocol.prefetch(runs)?,
+        }
+        Ok(())
+    }
+
+    /// Says that this thread stores to every byte of these runs (the address of each, and how many bytes it has) before its rank next
+    /// releases a lock or comes to a barrier, and loads none of them before. With hlrc, pages within them are then not fetched, and go to
+    /// their homes as they are; where the promise is broken, bytes have any value.
+    ///
+    /// # Errors
+    /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
+    pub fn overwrite_all(&self, runs: &[(u64, u64)]) -> Result<()> {
+        self.check_runs(runs.iter().copied())?;
+        match &self.inner.memory {
+            Memory::OneHost(_) => Ok(()),
+            Memory::Protocol(protocol) => protocol.overwrite(runs),
+        }
+    }
+
+    fn check_runs(&self, runs: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        self.check()?;
+        for (address, bytes) in runs {
+            self.check_address(address, bytes)?;
         }
         Ok(())
     }

@@ -352,6 +352,26 @@ impl Protocol {
         Ok(())
     }
 
+    /// Says that all bytes of these runs, which lie within a view each, are overwritten next.
+    pub(super) fn overwrite(&self, runs: &[(u64, u64)]) -> Result<()> {
+        let layout = *self.layout();
+        let pages = runs.iter().flat_map(|&(address, bytes)| {
+            let (view, offset) = layout.locate(address as usize).unwrap_or_default();
+            let page_bytes = PAGE_BYTES as u64;
+            let (start, end) = ((offset as u64).div_ceil(page_bytes), (offset as u64 + bytes) / page_bytes);
+            // A layout has at most 512 views.
+            (start..end).map(move |page| (view as u16, page))
+        });
+        let mut pages = pages.peekable();
+        while pages.peek().is_some() {
+            self.calls.command(&[], |dsm, thread| {
+                let mut some = pages.by_ref().take(MINIPAGES_AT_A_TIME);
+                some.try_for_each(|(view, page)| dsm.overwrite(now_ns(), thread, view, page))
+            })?;
+        }
+        Ok(())
+    }
+
     pub(super) fn barrier(&self, barrier: u32) -> Result<()> {
         let begin = |dsm: &mut Dsm, thread| dsm.barrier(thread, barrier);
         let call = TracedCall::of(TraceOp::Barrier, barrier.into());

@@ -36,9 +36,9 @@ pub enum Action {
         /// Message that follows the bytes.
         message: Message,
     },
-    /// Read the page from `from`'s segment, without that rank's help, into the page here or into the free twin `into`; then call
-    /// [`handle_fetched`](crate::Dsm::handle_fetched). The application has no access to the page meanwhile.
-    Fetch { from: Rank, page: u32, into: Option<u32> },
+    /// Read so many pages from `from`'s segment, without that rank's help, to the same pages here, or one into the free twin `into`; then
+    /// call [`handle_fetched`](crate::Dsm::handle_fetched). The application has no access to the pages meanwhile.
+    Fetch { from: Rank, page: u32, pages: u32, into: Option<u32> },
     /// For each byte of the page: if it is as in `twin`, take it from `fetched`; and in any case take `twin`'s from `fetched`. The twin
     /// `fetched` is then free. The application has no access to the page.
     Merge { page: u32, twin: u32, fetched: u32 },

@@ -12,6 +12,8 @@ pub const MAX_PAGES: u32 = (1 << 28) - 1;
 
 /// Most pages of which a rank has prefetches outstanding: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
+/// Most pages that a rank fetches ahead of its accesses at a time, under [`Protocol::Hlrc`].
+pub const MAX_PAGES_AHEAD: u16 = 512;
 
 /// Consecutive views, those from a multiple of it on, of which minipages that start on one page are prefetched together.
 pub(crate) const SET: u16 = 64;

@@ -4,8 +4,8 @@ use crate::address::Key;
 use crate::allocation::Wanted;
 use crate::config::SET;
 use crate::{
-    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, ObjectCall, Outcome,
-    Protection, Protocol, Rank, Thread, Views,
+    Access, Action, Address, Barrier, Config, Counters, Error, Lock, MAX_PAGES_AHEAD, Message, Minipage, ObjectCall,
+    Outcome, Protection, Protocol, Rank, Thread, Views,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -58,7 +58,7 @@ impl Context {
         // rank has at most one request for each minipage.
         let lazy = match config.protocol {
             Protocol::Minipages => 0,
-            Protocol::Hlrc => config.twins as usize,
+            Protocol::Hlrc => config.twins as usize + 2 * usize::from(MAX_PAGES_AHEAD),
         };
         let minipages = usize::from(SET).max(usize::from(config.threads));
         let actions = 16 + 4 * (ranks + requests) + 2 * ranks * minipages + lazy;

@@ -48,6 +48,8 @@ pub struct Counters {
     pub twins: u64,
     /// Diffs sent to homes.
     pub diffs: u64,
+    /// Bytes that those stored there.
+    pub bytes_stored: u64,
     /// Pages fetched from homes.
     pub pages_fetched: u64,
     /// Bytes of those pages.
@@ -58,6 +60,14 @@ pub struct Counters {
     pub notices: u64,
     /// Homes that moved, counted by the page's manager.
     pub home_moves: u64,
+}
+
+impl Counters {
+    /// Bytes of shared memory that this rank has stored into others or fetched from them.
+    #[must_use]
+    pub fn bytes_moved(&self) -> u64 {
+        self.bytes_sent + self.bytes_fetched + self.bytes_stored
+    }
 }
 
 impl core::ops::Add for Counters {
@@ -87,6 +97,7 @@ impl core::ops::Add for Counters {
             allocated_bytes: self.allocated_bytes + other.allocated_bytes,
             twins: self.twins + other.twins,
             diffs: self.diffs + other.diffs,
+            bytes_stored: self.bytes_stored + other.bytes_stored,
             pages_fetched: self.pages_fetched + other.pages_fetched,
             bytes_fetched: self.bytes_fetched + other.bytes_fetched,
             intervals: self.intervals + other.intervals,

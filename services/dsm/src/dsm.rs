@@ -21,9 +21,9 @@ use crate::{
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
 ///   [`manager`](Self::manager), [`home`](Self::home), [`lock_successor`](Self::lock_successor);
-/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`push`](Self::push), [`alloc`](Self::alloc),
-///   [`alloc_rows`](Self::alloc_rows), [`lock`](Self::lock), [`unlock`](Self::unlock), [`barrier`](Self::barrier),
-///   [`broadcast`](Self::broadcast), [`call_object`](Self::call_object). A thread does one at
+/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`push`](Self::push),
+///   [`overwrite`](Self::overwrite), [`alloc`](Self::alloc), [`alloc_rows`](Self::alloc_rows), [`lock`](Self::lock),
+///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast), [`call_object`](Self::call_object). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
 ///   [`handle_changes`](Self::handle_changes),   [`release_holds`](Self::release_holds);
@@ -120,7 +120,9 @@ impl Dsm {
     /// Requests nothing if the access is allowed already, or if the minipage is under way. Nothing arrives if nothing is allocated there.
     /// Prefetches of minipages that begin on one page, made before actions are polled, share messages. False, without a request, if those of
     /// [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) pages are outstanding, or of fewer in a job of many ranks and threads. Under
-    /// [`Protocol::Hlrc`](crate::Protocol::Hlrc) it fetches a page that is out of date and not written here.
+    /// [`Protocol::Hlrc`](crate::Protocol::Hlrc) it fetches pages that are out of date and not written here, up to
+    /// [`MAX_PAGES_AHEAD`](crate::MAX_PAGES_AHEAD) at a time; consecutive ones of one home are read together. A page that no rank has
+    /// touched becomes this rank's.
     pub fn prefetch(
         &mut self,
         now_ns: u64,
@@ -132,6 +134,15 @@ impl Dsm {
         self.release_holds(now_ns);
         self.begin(thread)?;
         self.coherence.prefetch(&mut self.context, (view, page), access)
+    }
+
+    /// A thread is about to store to every byte of a page, before its rank releases anything, and loads none of it before it has stored
+    /// there; no other rank stores there until they synchronise. Under [`Protocol::Hlrc`](crate::Protocol::Hlrc) the page is then not
+    /// fetched; what is not so overwritten has any value.
+    pub fn overwrite(&mut self, now_ns: u64, thread: Thread, view: u16, page: u64) -> Result<(), Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        self.coherence.overwrite(&mut self.context, (view, page))
     }
 
     /// Tells rank `to` that it will read the bytes of `run`, which may be of several minipages: it requests the first of them, as
@@ -347,7 +358,7 @@ impl Dsm {
         self.dispatch(from, message, payload).map_err(|violation| PeerError { from, violation })
     }
 
-    /// Takes note that the bytes of an [`Action::Fetch`] are in place.
+    /// Takes note that the bytes of an [`Action::Fetch`] from that page on are in place.
     pub fn handle_fetched(&mut self, page: u64) {
         if let Some(lazy) = self.coherence.lazy_mut() {
             lazy.handle_fetched(&mut self.context, page);
@@ -355,7 +366,7 @@ impl Dsm {
     }
 
     /// Takes note of the bytes of a page that were found to differ as an [`Action::SendDiff`] was carried out: offset in the page and
-    /// length of each range. Needed only if [`Config::finds_races`], before the next action.
+    /// length of each range. To be called before the next action.
     pub fn handle_changes(&mut self, page: u64, ranges: impl Iterator<Item = (u16, u16)>) {
         if let Some(lazy) = self.coherence.lazy_mut() {
             lazy.note_diff(&mut self.context, page, ranges);

@@ -121,7 +121,7 @@ mod views;
 pub use action::{Action, Outcome, Progress};
 pub use address::{Access, Address, Key, Minipage, PAGE_BYTES, Protection};
 pub use allocation::{AllocOptions, Unit};
-pub use config::{Config, ConfigError, MAX_PAGES, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
+pub use config::{Config, ConfigError, MAX_PAGES, MAX_PAGES_AHEAD, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;
 pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, ParseError};

@@ -78,7 +78,7 @@ impl Protocols {
         access: Access,
     ) -> Result<bool, Error> {
         match self.lazy_at(view) {
-            Some(lazy) => lazy.prefetch(context, page),
+            Some(lazy) => lazy.prefetch(context, page, access),
             None => self.sequential.prefetch(context, view, page, access),
         }
     }
@@ -99,6 +99,14 @@ impl Protocols {
             page = known.map_or(page + 1, |(minipage, _)| minipage.first_page() + minipage.pages());
         }
         Ok(())
+    }
+
+    /// A thread is about to overwrite a page.
+    pub(crate) fn overwrite(&mut self, context: &mut Context, (view, page): (u16, u64)) -> Result<(), Error> {
+        match self.lazy_at(view) {
+            Some(lazy) => lazy.overwrite(context, page),
+            None => Ok(()),
+        }
     }
 
     /// Handles a message about coherence from another rank of the job.

@@ -12,8 +12,11 @@ use mapwire_dsm::{
     Access, Action, AllocOptions, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, ObjectCall, ObjectKind, Outcome,
     Protocol, Unit, Verb,
 };
-use messages::{KINDS, PAGES, THREADS, VIEWS, answer, message, minipage, number, payload};
+use messages::{PAGES, THREADS, VIEWS, answer, message, minipage, number, payload};
 use random::Random;
+
+/// Kinds of message, from 1, and one more.
+const KINDS: usize = 38;
 
 /// Bytes that may be a message.
 fn bytes(random: &mut Random) -> Vec<u8> {
@@ -103,8 +106,8 @@ impl Attacked {
                 Action::Merge { page, twin, fetched } => {
                     assert!(page < PAGES && twin < 6 && fetched < 6 && twin != fetched);
                 }
-                Action::Fetch { from, page, into } => {
-                    assert!(from < self.dsm.config().ranks && from != self.rank && page < PAGES);
+                Action::Fetch { from, page, pages, into } => {
+                    assert!(from < self.dsm.config().ranks && from != self.rank && page + pages <= PAGES);
                     assert!(into.is_none_or(|twin| twin < 6));
                     self.fetches.push(page);
                 }

@@ -52,9 +52,10 @@ enum What {
         twin: u32,
         message: Message,
     },
-    /// A page, here or to a twin.
+    /// Pages, here, or one to a twin.
     Fetch {
         page: u32,
+        pages: u32,
         into: Option<u32>,
     },
 }
@@ -221,10 +222,6 @@ impl Service for SharedMemory {
         self.dsm.handle_fetched(offset / PAGE_BYTES);
     }
 
-    fn wants_changes(&self) -> bool {
-        self.dsm.config().finds_races
-    }
-
     fn handle_changes(&mut self, offset: u64, parts: &[(u64, u64)]) {
         let within = |part: &(u64, u64)| Some((u16::try_from(part.0).ok()?, u16::try_from(part.1).ok()?));
         self.dsm.handle_changes(offset / PAGE_BYTES, parts.iter().filter_map(within));
@@ -253,7 +250,9 @@ impl Service for SharedMemory {
                 DsmAction::SendDiff { to, page, twin, message } => {
                     break Remote { rank: to, what: What::StoreChanges { page, twin, message } };
                 }
-                DsmAction::Fetch { from, page, into } => break Remote { rank: from, what: What::Fetch { page, into } },
+                DsmAction::Fetch { from, page, pages, into } => {
+                    break Remote { rank: from, what: What::Fetch { page, pages, into } };
+                }
                 DsmAction::Twin { page, twin } => {
                     let (from, to) = (page_offset(page), self.twin_offset(twin));
                     return Some(Action::Change(Change::Copy { from, to }));
@@ -306,9 +305,10 @@ impl Service for SharedMemory {
                 let message = self.dsm.encode(rank, &message);
                 Action::StoreChanges { to, region: page_region(page), copy, message }
             }
-            What::Fetch { page, into } => {
+            What::Fetch { page, pages, into } => {
                 let here = into.map_or(page_offset(page), |twin| self.twin_offset(twin));
-                Action::Fetch { from: to, region: page_region(page), to: here }
+                let region = Region { bytes: page_offset(pages), ..page_region(page) };
+                Action::Fetch { from: to, region, to: here }
             }
         })
     }

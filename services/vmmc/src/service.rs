@@ -168,13 +168,8 @@ pub trait Service: Any + Debug + Send {
     /// sent to that process is lost.
     fn handle_fetched(&mut self, _offset: u64) {}
 
-    /// Whether it wants [`handle_changes`](Self::handle_changes).
-    fn wants_changes(&self) -> bool {
-        false
-    }
-
     /// The parts of the page at this offset that were found to differ from its copy as an [`Action::StoreChanges`] was carried out: offset in
-    /// the page and length. Called before the next action, if it is wanted.
+    /// the page and length. Called before the next action.
     fn handle_changes(&mut self, _offset: u64, _parts: &[(u64, u64)]) {}
 
     /// Bytes behind those that all processes share, which only this process uses.

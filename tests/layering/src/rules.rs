@@ -188,6 +188,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/lib.rs", "mod procmap"),
     ("machine/host/src/lib.rs", "mod scheduling"),
     ("machine/host/src/memory/buffer.rs", "fn copy_between"),
+    ("machine/host/src/memory/changes.rs", "fn compare"),
     ("machine/host/src/memory/mod.rs", "mod adoption"),
     ("machine/host/src/memory/mod.rs", "mod forks"),
     ("machine/host/src/memory/mod.rs", "mod raw"),

@@ -132,10 +132,6 @@ impl Service for Buggy {
         self.shared.handle_fetched(offset);
     }
 
-    fn wants_changes(&self) -> bool {
-        self.shared.wants_changes()
-    }
-
     fn handle_changes(&mut self, offset: u64, parts: &[(u64, u64)]) {
         self.shared.handle_changes(offset, parts);
     }

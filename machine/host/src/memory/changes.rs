@@ -3,49 +3,114 @@
 
 use crate::page::PAGE_BYTES;
 
-const WORD: usize = size_of::<u64>();
+/// Bytes of a page whose differences fill a word of bits.
+const BLOCK: usize = u64::BITS as usize;
+const BLOCKS: usize = PAGE_BYTES / BLOCK;
+const _: () = assert!(BLOCKS <= u64::BITS as usize);
 
 /// Bytes of a page.
 pub type PageBytes = [u8; PAGE_BYTES];
 
-/// Calls `each` with start and length of each run of bytes of `page` that differ from `copy`, in order.
-pub fn changes(page: &PageBytes, copy: &PageBytes, mut each: impl FnMut(usize, usize)) {
-    // Most words are equal: they are compared in blocks first.
-    const BLOCK: usize = 256;
-    let mut run: Option<usize> = None;
-    for block in (0..PAGE_BYTES).step_by(BLOCK) {
-        let (ours, theirs) = (&page[block..block + BLOCK], &copy[block..block + BLOCK]);
-        if ours == theirs {
-            end(&mut run, block, &mut each);
-            continue;
-        }
-        for at in (block..block + BLOCK).step_by(WORD) {
-            let differ = word(page, at) ^ word(copy, at);
-            if differ == 0 {
-                end(&mut run, at, &mut each);
-                continue;
-            }
-            for byte in 0..WORD {
-                if differ.to_le_bytes()[byte] == 0 {
-                    end(&mut run, at + byte, &mut each);
-                } else {
-                    run.get_or_insert(at + byte);
-                }
-            }
-        }
-    }
-    end(&mut run, PAGE_BYTES, &mut each);
+/// Which bytes of a page differ, the first in the lowest bit.
+struct Differences {
+    of_bytes: [u64; BLOCKS],
+    /// Blocks with such bytes.
+    of_blocks: u64,
 }
 
-fn end(run: &mut Option<usize>, at: usize, each: &mut impl FnMut(usize, usize)) {
-    if let Some(start) = run.take() {
-        each(start, at - start);
+/// Calls `each` with start and length of each run of bytes of `page` that differ from `copy`, in order.
+#[inline]
+pub fn changes(page: &PageBytes, copy: &PageBytes, each: impl FnMut(usize, usize)) {
+    let mut differences = Differences { of_bytes: [0; BLOCKS], of_blocks: 0 };
+    compare(page, copy, &mut differences);
+    runs(&differences, each);
+}
+
+#[inline]
+#[allow(unsafe_code)]
+fn compare(page: &PageBytes, copy: &PageBytes, into: &mut Differences) {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, as just checked.
+        return unsafe { compare_vectors(page, copy, into) };
+    }
+    compare_words(page, copy, into);
+}
+
+/// By vectors of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn compare_vectors(page: &PageBytes, copy: &PageBytes, into: &mut Differences) {
+    use core::arch::x86_64::{_mm256_cmpeq_epi8, _mm256_movemask_epi8, _mm256_set_epi64x};
+    let vector = |bytes: &[u8; BLOCK], at: usize| {
+        let word = |number: usize| i64::from_le_bytes(bytes.as_chunks().0[at + number]);
+        _mm256_set_epi64x(word(3), word(2), word(1), word(0))
+    };
+    let blocks = page.as_chunks().0.iter().zip(copy.as_chunks().0);
+    let mut of_blocks = 0;
+    for (bits, (ours, theirs)) in into.of_bytes.iter_mut().zip(blocks) {
+        let equal = |at: usize| {
+            let mask = _mm256_movemask_epi8(_mm256_cmpeq_epi8(vector(ours, at), vector(theirs, at)));
+            u64::from(mask as u32)
+        };
+        *bits = !(equal(0) | equal(4) << 32);
+        of_blocks = of_blocks >> 1 | u64::from(*bits != 0) << (BLOCKS - 1);
+    }
+    into.of_blocks = of_blocks;
+}
+
+/// By words of 8 bytes, on any processor.
+fn compare_words(page: &PageBytes, copy: &PageBytes, into: &mut Differences) {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let of_word = |ours: &[u8; 8], theirs: &[u8; 8]| {
+        // The highest bit of each byte that differs; then all of them in the highest byte.
+        let word = u64::from_le_bytes(*ours) ^ u64::from_le_bytes(*theirs);
+        let highest = ((word & LOW) + LOW | word) & !LOW;
+        (highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    };
+    let blocks = page.as_chunks::<BLOCK>().0.iter().zip(copy.as_chunks::<BLOCK>().0).enumerate();
+    for (block, (ours, theirs)) in blocks.filter(|(_, (ours, theirs))| ours != theirs) {
+        let words = ours.as_chunks().0.iter().zip(theirs.as_chunks().0).enumerate();
+        into.of_bytes[block] = words.fold(0, |bits, (at, (ours, theirs))| bits | of_word(ours, theirs) << (8 * at));
+        into.of_blocks |= 1 << block;
     }
 }
 
 #[inline]
-fn word(page: &PageBytes, at: usize) -> u64 {
-    u64::from_le_bytes(page[at..at + WORD].try_into().unwrap_or_default())
+fn runs(differences: &Differences, mut each: impl FnMut(usize, usize)) {
+    // Where the run began that reaches the end of the last block.
+    let mut open: Option<usize> = None;
+    let mut left = differences.of_blocks;
+    while left != 0 {
+        let block = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let mut bits = differences.of_bytes[block];
+        let at = block * BLOCK;
+        // Whether the next block begins with a byte that differs.
+        let continues = differences.of_bytes.get(block + 1).is_some_and(|next| next & 1 == 1);
+        if bits == u64::MAX && continues {
+            open.get_or_insert(at);
+            continue;
+        }
+        if let Some(start) = open.take_if(|_| bits != u64::MAX) {
+            let length = bits.trailing_ones();
+            bits &= u64::MAX << length;
+            each(start, at + length as usize - start);
+        }
+        while bits != 0 {
+            let (start, rest) = (bits.trailing_zeros(), bits >> bits.trailing_zeros());
+            let end = start + rest.trailing_ones();
+            if end == u64::BITS {
+                open.get_or_insert(at + start as usize);
+                break;
+            }
+            each(at + start as usize, (end - start) as usize);
+            bits &= u64::MAX << end;
+        }
+        if let Some(start) = open.take_if(|_| !continues) {
+            each(start, at + BLOCK - start);
+        }
+    }
 }
 
 /// Takes from `fetched` each byte of `page` that is as in `copy`.
@@ -61,7 +126,7 @@ pub fn merge(page: &mut PageBytes, copy: &PageBytes, fetched: &PageBytes) {
 mod tests {
     use super::*;
 
-    fn runs(page: &PageBytes, copy: &PageBytes) -> Vec<(usize, usize)> {
+    fn runs_of(page: &PageBytes, copy: &PageBytes) -> Vec<(usize, usize)> {
         let mut runs = Vec::new();
         changes(page, copy, |start, length| runs.push((start, length)));
         runs
@@ -70,9 +135,9 @@ mod tests {
     #[test]
     fn just_the_bytes_that_differ_are_named_in_runs_that_do_not_touch() {
         let copy: Box<PageBytes> = Box::new(core::array::from_fn(|at| at as u8));
-        assert_eq!(runs(&copy, &copy), []);
+        assert_eq!(runs_of(&copy, &copy), []);
         let all: Box<PageBytes> = Box::new(core::array::from_fn(|at| !(at as u8)));
-        assert_eq!(runs(&all, &copy), [(0, 4096)]);
+        assert_eq!(runs_of(&all, &copy), [(0, 4096)]);
         let mut state = 1_u64;
         for changed in [1, 2, 7, 64, 512, 2000, 4000] {
             let mut page = copy.clone();
@@ -82,13 +147,38 @@ mod tests {
             }
             let mut rebuilt = copy.clone();
             let mut last = 0;
-            for (start, length) in runs(&page, &copy) {
+            for (start, length) in runs_of(&page, &copy) {
                 assert!(length > 0 && (start > last || start == 0));
                 rebuilt[start..start + length].copy_from_slice(&page[start..start + length]);
                 assert!((start..start + length).all(|at| page[at] != copy[at]));
                 last = start + length;
             }
             assert!(rebuilt == page);
+        }
+    }
+
+    #[test]
+    fn vectors_and_words_find_the_same_bytes() {
+        let copy: Box<PageBytes> = Box::new(core::array::from_fn(|at| at as u8));
+        let mut state = 1_u64;
+        for density in 0..9 {
+            let mut page = copy.clone();
+            for byte in page.iter_mut() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *byte ^= if state >> 61 < density { 1 + (state >> 40) as u8 % 255 } else { 0 };
+            }
+            let [mut ours, mut by_words] = [(); 2].map(|()| Differences { of_bytes: [0; BLOCKS], of_blocks: 0 });
+            compare(&page, &copy, &mut ours);
+            compare_words(&page, &copy, &mut by_words);
+            assert_eq!((ours.of_bytes, ours.of_blocks), (by_words.of_bytes, by_words.of_blocks));
+            let mut one_by_one = Vec::new();
+            for at in (0..PAGE_BYTES).filter(|&at| page[at] != copy[at]) {
+                match one_by_one.last_mut() {
+                    Some((start, length)) if *start + *length == at => *length += 1,
+                    _ => one_by_one.push((at, 1)),
+                }
+            }
+            assert_eq!(runs_of(&page, &copy), one_by_one);
         }
     }
 

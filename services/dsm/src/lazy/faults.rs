@@ -5,14 +5,14 @@ use crate::context::{Context, Wait};
 use crate::{Access, Action, Error, Message, Outcome, PAGE_BYTES, Progress, Protection, Rank, Thread};
 
 use super::Lazy;
-use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, run};
+use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, WHOLE, run};
 
 fn key(page: u32) -> Key {
     Key { view: 0, page }
 }
 
 impl Lazy {
-    fn page_at(&self, page: u64) -> Result<u32, Error> {
+    pub(super) fn page_at(&self, page: u64) -> Result<u32, Error> {
         let within = u32::try_from(page).ok().filter(|&page| page < self.pages.count());
         within.ok_or(Error::NotShared { view: 0, page })
     }
@@ -40,20 +40,22 @@ impl Lazy {
         Ok(Progress::Pending)
     }
 
-    /// Fetches a page before a thread accesses it, if its home is known.
-    pub(crate) fn prefetch(&mut self, context: &mut Context, page: u64) -> Result<bool, Error> {
+    /// Allows stores to a page that a thread is about to overwrite: it is not fetched, and goes to its home as a whole.
+    pub(crate) fn overwrite(&mut self, context: &mut Context, page: u64) -> Result<(), Error> {
         let page = self.page_at(page)?;
-        let is_at_rest = [CLOSING, FETCHING, TAKING, SENT].iter().all(|&flag| !self.pages.is(page, flag));
-        let other = self.pages.home(page).filter(|&home| home != self.rank);
-        if let Some(home) = other
-            && is_at_rest
-            && self.pages.protection(page) == Protection::None
-            && self.pages.twin(page).is_none()
-        {
-            context.counters_mut().prefetches += 1;
-            self.fetch(context, home, page, None);
+        if self.home_of_clean(page).is_some() {
+            self.pages.set(page, WHOLE);
+            self.note_written(page);
+            self.allow(context, page, Protection::Write);
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// The home of a page that is elsewhere and known, if nothing is under way there and this rank does not write it.
+    pub(super) fn home_of_clean(&self, page: u32) -> Option<Rank> {
+        let is_clean = [CLOSING, FETCHING, TAKING, SENT, WHOLE].iter().all(|&flag| !self.pages.is(page, flag));
+        let home = self.pages.home(page).filter(|&home| home != self.rank)?;
+        (is_clean && self.pages.twin(page).is_none()).then_some(home)
     }
 
     /// The greatest access for which a thread waits there.
@@ -124,7 +126,7 @@ impl Lazy {
     }
 
     /// Allows the application an access to a page, and resumes the threads that waited for no more.
-    fn allow(&mut self, context: &mut Context, page: u32, to: Protection) {
+    pub(super) fn allow(&mut self, context: &mut Context, page: u32, to: Protection) {
         let to = to.max(self.pages.protection(page));
         self.pages.protect(page, to);
         context.protect(run(page, 1), to);
@@ -175,12 +177,19 @@ impl Lazy {
         let counters = context.counters_mut();
         counters.pages_fetched += 1;
         counters.bytes_fetched += PAGE_BYTES;
-        context.push(Action::Fetch { from, page, into });
+        context.push(Action::Fetch { from, page, pages: 1, into });
     }
 
-    /// A page is here, or in the twin in which it was to land.
+    /// What was fetched from that page on is here, or in the twin in which it was to land.
     pub(crate) fn handle_fetched(&mut self, context: &mut Context, page: u64) {
-        let Ok(page) = self.page_at(page) else { return };
+        let Ok(first) = self.page_at(page) else { return };
+        for page in first..first + self.ahead.landed(first) {
+            self.landed(context, page);
+        }
+    }
+
+    fn landed(&mut self, context: &mut Context, page: u32) {
+        self.ahead.end(&mut self.pages, page);
         if !self.pages.take(page, FETCHING) {
             return;
         }

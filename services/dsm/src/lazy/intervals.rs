@@ -10,13 +10,13 @@
 use crate::coherence::Release;
 use crate::context::Context;
 use crate::ranks::RankSets;
-use crate::{Action, Config, Message, Rank, Violation};
+use crate::{Action, Config, Message, PAGE_BYTES, Rank, Violation};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::Lazy;
 use super::log::Run;
-use super::pages::{ASKED, DIRTY, FETCHING, FORMER, List, Pages, SENT};
+use super::pages::{ASKED, DIRTY, FETCHING, FORMER, List, Pages, SENT, WHOLE, run};
 
 /// Runs of pages that an interval names at most; if there are more, it names all pages.
 const MOST_RUNS: usize = 1024;
@@ -154,19 +154,28 @@ impl Lazy {
     fn end_page(&mut self, context: &mut Context, page: u32) {
         self.write_protect(page);
         self.intervals.name(page);
-        let home = self.pages.home(page);
-        let (Some(to), Some(twin)) = (home, self.pages.twin(page)) else {
+        let (is_whole, twin) = (self.pages.take(page, WHOLE), self.pages.twin(page));
+        let Some(to) = self.pages.home(page).filter(|_| is_whole || twin.is_some()) else {
             self.pages.clear(page, DIRTY);
             return;
         };
+        let message = Message::Diff { page };
         context.counters_mut().diffs += 1;
         context.counters_mut().messages_sent += 1;
-        context.push(Action::SendDiff { to, page, twin, message: Message::Diff { page } });
-        self.pages.set_twin(page, None);
+        match twin {
+            Some(twin) => {
+                context.push(Action::SendDiff { to, page, twin, message });
+                self.pages.set_twin(page, None);
+                self.free.push(twin);
+            }
+            None => {
+                context.counters_mut().bytes_stored += PAGE_BYTES;
+                context.push(Action::SendMinipage { to, minipage: run(page, 1), message });
+            }
+        }
         self.pages.set(page, SENT);
         self.pages.push(&mut self.intervals.sent, page);
         self.intervals.homes.insert(0, to);
-        self.free.push(twin);
         self.feed(context);
     }
 

@@ -3,7 +3,7 @@
 //!
 //! * Each page has a *home*, whose copy is always valid: the first rank that touches it, a given one, or the one that alone writes it
 //!   ([`homes`], [`moving`]).
-//! * A rank reads its own copy. It fetches an invalid one from the home ([`faults`]).
+//! * A rank reads its own copy. It fetches an invalid one from the home ([`faults`]), also ahead of accesses ([`ahead`]).
 //! * A rank that writes a page of another home keeps a *twin*, a copy from before its writes. What it has written in an *interval* is what
 //!   differs from the twins; this *diff* goes to the home when the interval ends ([`intervals`]). The home writes in place.
 //! * With each token of a lock and each message of a barrier travel *notices* of the intervals that the receiver does not know, its own and
@@ -28,8 +28,11 @@
 //! A fetch of a page that is dirty here *merges*: bytes that differ from the twin are this rank's and stay; the others, and the whole twin,
 //! become the home's. The diff then still names this rank's bytes only.
 //!
+//! A page of which a program says that it will overwrite it has no twin, is not fetched, and is sent as a whole.
+//!
 //! A page whose diff is under way is not written again before the acknowledgement: the network interface may still read it.
 
+mod ahead;
 mod faults;
 mod homes;
 mod intervals;
@@ -45,11 +48,12 @@ use crate::{
     Action, Barrier, Config, ConfigError, MAX_PAYLOAD_BYTES, Message, Minipage, PAGE_BYTES, Protection, Rank,
     Violation, tables,
 };
+use ahead::Ahead;
 use alloc::vec::Vec;
 use homes::Homes;
 use intervals::Intervals;
 use log::{Log, Run};
-use pages::{FETCHING, KNOWN, OWN, Pages, STALE};
+use pages::{FETCHING, KNOWN, OWN, Pages, STALE, WHOLE};
 pub use races::Race;
 use races::Races;
 
@@ -62,6 +66,7 @@ pub(crate) struct Lazy {
     homes: Homes,
     intervals: Intervals,
     log: Log,
+    ahead: Ahead,
     /// Twins that are free.
     free: Vec<u32>,
     /// Pages under way to be merged, and the twins where they land; one for each thread at most.
@@ -91,6 +96,7 @@ impl Lazy {
                 homes: Homes::new(pages.div_ceil(u32::from(ranks)), ranks)?,
                 intervals: Intervals::new(config)?,
                 log: Log::new(rank, ranks, pages, barriers, notices)?,
+                ahead: Ahead::new(),
                 free,
                 landings: Vec::with_capacity(usize::from(config.threads)),
                 is_starving: false,
@@ -224,7 +230,8 @@ impl Lazy {
             let count = if run == Run::ALL { u32::MAX } else { u32::from(count) };
             counters.notices += 1;
             for page in pages.accessible(first, count) {
-                if pages.home(page) == Some(me) {
+                // What this rank is about to overwrite it need not read.
+                if pages.home(page) == Some(me) || pages.is(page, WHOLE) {
                     continue;
                 }
                 if pages.is(page, FETCHING) {
@@ -272,7 +279,7 @@ impl Lazy {
 
     /// Whether there may be an action that is not in the queue.
     pub(crate) fn has_work(&self) -> bool {
-        self.pages.has_reduced() || self.can_step() || self.intervals.has_release()
+        self.pages.has_reduced() || self.can_step() || self.ahead.is_ready() || self.intervals.has_release()
     }
 
     /// The next action. Access is reduced first, whatever waits: that is never too early. What waits to be allowed is looked at anew.
@@ -290,12 +297,16 @@ impl Lazy {
                     return context.poll_action();
                 }
                 Some(&Action::Protect { minipage, protection }) if minipage.view == 0 => {
-                    context.poll_action();
-                    if let Some(protection) = self.pages.open(minipage.first_page() as u32, protection) {
-                        return Some(Action::Protect { minipage, protection });
+                    let opened = self.poll_open(context, minipage.first_page() as u32, protection);
+                    if opened.is_some() {
+                        return opened;
                     }
                 }
+                Some(&Action::Fetch { from, page, into: None, .. }) => {
+                    return Some(self.poll_fetch(context, from, page));
+                }
                 Some(_) => return context.poll_action(),
+                None if self.ahead.is_ready() => self.fetch_ahead(context),
                 None if self.can_step() => self.step(context),
                 None => return None,
             }

@@ -6,7 +6,7 @@ use crate::{Message, Protection, Rank, Violation};
 
 use super::Lazy;
 use super::homes::Answer;
-use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, FORMER, PLACED, SENT, TAKING};
+use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, FORMER, PLACED, SENT, TAKING, WHOLE};
 
 impl Lazy {
     /// Sends a message, which may be to this rank itself.
@@ -57,6 +57,8 @@ impl Lazy {
                 if !self.pages.take(page, ASKED) {
                     return Err(Violation::Unasked);
                 }
+                self.ahead.end_question(&mut self.pages, page);
+                self.ahead.end(&mut self.pages, page);
                 self.refuse(context, page);
                 Ok(())
             }
@@ -84,6 +86,7 @@ impl Lazy {
         if home == self.rank {
             self.pages.set(page, ALONE);
         }
+        self.ahead_answered(context, page, home);
         self.advance(context, page);
         Ok(())
     }
@@ -171,11 +174,16 @@ impl Lazy {
             return Ok(());
         }
         self.pages.set(page, CLOSING);
-        if self.pages.twin(page).is_some() {
+        if self.is_written(page) {
             self.intervals.end();
         }
         self.close_in_time(context, page);
         Ok(())
+    }
+
+    /// Whether this rank is not the home and has bytes of the page that it must send there.
+    fn is_written(&self, page: u32) -> bool {
+        self.pages.twin(page).is_some() || self.pages.is(page, WHOLE)
     }
 
     pub(super) fn write_protect(&mut self, page: u32) {
@@ -186,7 +194,7 @@ impl Lazy {
 
     /// Forgets the home of a page that closes, and drops the copy, if nothing is under way there.
     pub(super) fn close_in_time(&mut self, context: &mut Context, page: u32) {
-        let is_busy = self.pages.is(page, FETCHING) || self.pages.is(page, SENT) || self.pages.twin(page).is_some();
+        let is_busy = self.pages.is(page, FETCHING) || self.pages.is(page, SENT) || self.is_written(page);
         if !self.pages.is(page, CLOSING) || is_busy {
             return;
         }
@@ -207,7 +215,7 @@ impl Lazy {
         if former >= context.ranks() || former == self.rank {
             return Err(Violation::OutOfRange);
         }
-        if self.pages.home(page).is_some() || self.pages.is(page, FETCHING) || self.pages.twin(page).is_some() {
+        if self.pages.home(page).is_some() || self.pages.is(page, FETCHING) || self.is_written(page) {
             return Err(Violation::Unasked);
         }
         self.pages.set(page, TAKING);
@@ -220,6 +228,7 @@ impl Lazy {
         for flag in [ASKED, FORMER] {
             self.pages.clear(page, flag);
         }
+        self.ahead.end_question(&mut self.pages, page);
         self.changed_by[page as usize] = 0;
         self.pages.set_home(page, self.rank);
         self.pages.protect(page, Protection::Read);

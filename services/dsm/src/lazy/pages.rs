@@ -38,6 +38,12 @@ pub(super) const FORMER: Flag = Flag(1 << 15);
 
 /// This rank is its home, and no other rank has a copy or knows of it.
 pub(super) const ALONE: Flag = Flag(1 << 16);
+/// It is fetched ahead of accesses, or will be.
+pub(super) const AHEAD: Flag = Flag(1 << 18);
+/// Its home was asked for to fetch it ahead.
+pub(super) const ASKED_AHEAD: Flag = Flag(1 << 19);
+/// The application stores to all of it in the interval that is open; it has no twin.
+pub(super) const WHOLE: Flag = Flag(1 << 17);
 
 const HOME_SHIFT: u32 = 20;
 const HOME_MASK: u64 = 0xfff;
@@ -186,8 +192,12 @@ impl Pages {
 
     /// The access that the machine is to allow when it has come so far that it could allow `most`; `None` if it does already.
     pub(super) fn open(&mut self, page: u32, most: Protection) -> Option<Protection> {
-        let to = self.protection(page).min(most);
-        (to > self.told(page)).then(|| self.tell(page, to))
+        self.opens(page, most).map(|to| self.tell(page, to))
+    }
+
+    /// What [`open`](Self::open) would give.
+    pub(super) fn opens(&self, page: u32, most: Protection) -> Option<Protection> {
+        Some(self.protection(page).min(most)).filter(|&to| to > self.told(page))
     }
 
     pub(super) fn has_reduced(&self) -> bool {

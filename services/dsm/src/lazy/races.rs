@@ -102,14 +102,22 @@ impl Lazy {
         }
     }
 
-    /// Takes note of the bytes that the last diff has changed, and tells the home.
+    /// Takes note of the bytes that the last diff has changed, and tells the home if races are looked for.
     pub(crate) fn note_diff(&mut self, context: &mut Context, page: u64, ranges: impl Iterator<Item = Range>) {
-        let Some(races) = &mut self.races else { return };
+        let mut bytes = 0;
+        let ranges = ranges.inspect(|(_, length)| bytes += u64::from(*length));
+        match &mut self.races {
+            None => ranges.for_each(drop),
+            Some(races) => {
+                races.ranges.clear();
+                races.ranges.extend(ranges.take(MOST_RANGES));
+                races.told = 0;
+            }
+        }
+        context.counters_mut().bytes_stored += bytes;
+        let Some(races) = &self.races else { return };
         let page = u32::try_from(page).ok().filter(|&page| page < self.pages.count() && self.pages.is(page, SENT));
         let Some((page, home)) = page.and_then(|page| Some((page, self.pages.home(page)?))) else { return };
-        races.ranges.clear();
-        races.ranges.extend(ranges.take(MOST_RANGES));
-        races.told = 0;
         let interval = self.log.next_interval();
         for _ in races.ranges.chunks(crate::MAX_PAYLOAD_BYTES / RANGE_BYTES) {
             context.send(home, Message::Changed { page, interval });

@@ -8,8 +8,6 @@ use super::Random;
 pub(crate) const THREADS: u16 = 2;
 pub(crate) const PAGES: u32 = 24;
 pub(crate) const VIEWS: u16 = 3;
-/// Kinds of message, from 1, and one more.
-pub(crate) const KINDS: usize = 38;
 /// Kinds that are drawn here, some of which are two.
 const DRAWN: u64 = 36;
 

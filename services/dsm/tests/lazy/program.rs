@@ -247,6 +247,14 @@ impl Job {
         let (rank, thread) = self.place(who);
         let (now_ns, locks) = (self.world.now_ns, self.shape.config.locks);
         let count = self.variables.len();
+        if self.programs[who].doing == Doing::Choosing && self.world.random.chance(10) {
+            let first = self.variables[self.world.random.below(count as u64) as usize] / PAGE;
+            let access = if self.world.random.chance(50) { Access::Read } else { Access::Write };
+            for page in first..first + 1 + self.world.random.below(4) as usize {
+                let asked = self.world.rank(rank).dsm.prefetch(now_ns, thread, 0, page as u64, access);
+                assert!(asked.is_ok() || page >= 96, "{asked:?}");
+            }
+        }
         match self.programs[who].doing {
             Doing::Choosing if self.programs[who].steps_left > 0 => {
                 self.programs[who].steps_left -= 1;

@@ -1,6 +1,6 @@
 //! Single steps: what one rank writes and another reads after they have synchronised.
 
-use mapwire_dsm::{Access, AllocOptions, Config, Error, Outcome, Progress, Protocol};
+use mapwire_dsm::{Access, AllocOptions, Config, Counters, Error, Outcome, Progress, Protocol};
 
 use crate::random::Random;
 use crate::world::{PAGE, World};
@@ -21,6 +21,8 @@ fn what_was_written_under_a_lock_is_read_by_the_next_holder() {
         world.unlock(rank, 0);
     }
     assert!(world.diff_bytes > 0 && world.diff_bytes < 6, "{} bytes", world.diff_bytes);
+    let stored: u64 = world.ranks.iter().map(|rank| rank.dsm.counters().bytes_stored).sum();
+    assert_eq!(stored, world.diff_bytes);
 }
 
 #[test]
@@ -206,6 +208,73 @@ fn writes_to_the_same_bytes_that_nothing_orders_are_named_with_both_ranks_and_no
     }
     world.barrier(&[0, 1, 2]);
     assert_eq!(races(&mut world), [([1, 2], at as u64 + 21, 2)]);
+}
+
+#[test]
+fn a_page_that_is_overwritten_is_not_fetched_and_goes_to_its_home_as_a_whole() {
+    let mut world = world(3);
+    let at = world.alloc(0, PAGE as u64);
+    let page = (at / PAGE) as u64;
+    world.store(0, at, 1);
+    for turn in 2..9 {
+        assert_eq!((world.load(1, at), world.load(2, at)), (turn - 1, turn - 1));
+        world.barrier(&[0, 1, 2]);
+        let writer = turn as u16 % 2 + 1;
+        let before = world.ranks[usize::from(writer)].dsm.counters();
+        world.rank(writer).dsm.overwrite(0, 0, 0, page).unwrap();
+        world.drain(writer);
+        (0..PAGE).for_each(|byte| world.store(writer, at + byte, turn));
+        // Notices of others do not disturb it.
+        world.lock(writer, 1);
+        (0..PAGE / 2).for_each(|byte| world.store(writer, at + byte, turn));
+        world.unlock(writer, 1);
+        world.barrier(&[2, 1, 0]);
+        let after = world.ranks[usize::from(writer)].dsm.counters();
+        assert_eq!((after.pages_fetched, after.twins), (before.pages_fetched, before.twins));
+        assert_eq!(after.bytes_stored, before.bytes_stored + PAGE as u64);
+        // What others stored before is gone, and what they store afterwards is seen.
+        assert_eq!((world.load(0, at + PAGE - 1), world.load(3 - writer, at + 1)), (turn, turn));
+        world.store(0, at + 5, 100 + turn);
+        world.barrier(&[2, 1, 0]);
+        assert_eq!((world.load(writer, at + 5), world.load(writer, at + 6)), (100 + turn, turn));
+        world.barrier(&[2, 1, 0]);
+    }
+}
+
+#[test]
+fn pages_fetched_ahead_come_together_also_when_their_homes_are_not_known() {
+    let mut world = world(3);
+    let start = world.alloc(0, 40 * PAGE as u64);
+    let pages = || (0..40).map(|page| start + page * PAGE);
+    let ahead = |world: &mut World, rank: u16, access| {
+        for at in pages() {
+            assert_eq!(world.rank(rank).dsm.prefetch(0, 0, 0, (at / PAGE) as u64, access), Ok(true));
+        }
+        world.settle();
+    };
+    let counters = |world: &World, rank: usize| world.ranks[rank].dsm.counters();
+    ahead(&mut world, 0, Access::Write);
+    for turn in 1..4 {
+        pages().for_each(|at| world.store(0, at + 7, turn));
+        if turn == 1 {
+            assert_eq!(counters(&world, 0).write_faults, 0, "what nobody else has touched is open");
+        }
+        world.barrier(&[0, 1, 2]);
+        let before = world.fetches;
+        ahead(&mut world, 1, Access::Read);
+        assert_eq!(world.fetches, before + 1);
+        pages().for_each(|at| assert_eq!(world.load(1, at + 7), turn));
+        let Counters { read_faults, pages_fetched, prefetches, .. } = counters(&world, 1);
+        assert_eq!((read_faults, pages_fetched, prefetches), (0, 40 * u64::from(turn), 40 * u64::from(turn)));
+        ahead(&mut world, 1, Access::Read);
+        assert_eq!(world.fetches, before + 1, "nothing is out of date");
+        world.barrier(&[0, 1, 2]);
+    }
+    assert_eq!(world.rank(2).dsm.prefetch(0, 0, 0, 63, Access::Read), Ok(true), "nothing is there");
+    world.settle();
+    ahead(&mut world, 2, Access::Read);
+    pages().for_each(|at| assert_eq!(world.load(2, at + 7), 3));
+    assert_eq!(counters(&world, 2).read_faults, 0);
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub(crate) enum Event {
         by: Rank,
         from: Rank,
         page: u32,
+        pages: u32,
         into: Option<u32>,
     },
     Landed {
@@ -70,6 +71,8 @@ pub(crate) struct World {
     pub(crate) resumed: VecDeque<(Rank, Thread, Outcome)>,
     /// Bytes stored by diffs.
     pub(crate) diff_bytes: u64,
+    /// Fetches begun.
+    pub(crate) fetches: u64,
     /// Messages delivered, by the kind byte.
     pub(crate) kinds: [u64; 43],
 }
@@ -94,6 +97,7 @@ impl World {
             random,
             resumed: VecDeque::new(),
             diff_bytes: 0,
+            fetches: 0,
             kinds: [0; 43],
         }
     }
@@ -152,9 +156,11 @@ impl World {
                         machine.twins[twin as usize][at] = new;
                     }
                 }
-                Action::Fetch { from, page, into } => {
-                    assert_eq!(machine.protections[page as usize], Protection::None);
-                    self.later(self.delay_ns, Event::Read { by: rank, from, page, into });
+                Action::Fetch { from, page, pages, into } => {
+                    let all = page as usize..(page + pages) as usize;
+                    assert!(machine.protections[all].iter().all(|it| *it == Protection::None));
+                    self.fetches += 1;
+                    self.later(self.delay_ns, Event::Read { by: rank, from, page, pages, into });
                 }
                 Action::SendDiff { to, page, twin, message } => {
                     assert_ne!(machine.protections[page as usize], Protection::Write);
@@ -178,7 +184,12 @@ impl World {
                     self.send(rank, to, message);
                     self.rank(rank).dsm.handle_changes(page.into(), ranges.into_iter());
                 }
-                Action::SendMinipage { .. } => panic!("{action:?} under lazy consistency"),
+                Action::SendMinipage { to, minipage, message } => {
+                    let (at, count) = (minipage.offset_bytes as usize, minipage.length_bytes as usize);
+                    assert_ne!(machine.protections[at / PAGE], Protection::Write);
+                    self.put(rank, to, Packet::Late { at, count });
+                    self.send(rank, to, message);
+                }
             }
         }
     }
@@ -208,15 +219,15 @@ impl World {
                     }
                 }
             }
-            Event::Read { by, from, page, into } => {
-                let bytes = self.rank(from).memory[page as usize * PAGE..][..PAGE].to_vec();
+            Event::Read { by, from, page, pages, into } => {
+                let bytes = self.rank(from).memory[page as usize * PAGE..][..pages as usize * PAGE].to_vec();
                 self.later(self.delay_ns, Event::Landed { by, page, into, bytes });
             }
             Event::Landed { by, page, into, bytes } => {
                 let machine = self.rank(by);
                 assert_eq!(machine.protections[page as usize], Protection::None);
                 match into {
-                    None => machine.memory[page as usize * PAGE..][..PAGE].copy_from_slice(&bytes),
+                    None => machine.memory[page as usize * PAGE..][..bytes.len()].copy_from_slice(&bytes),
                     Some(twin) => machine.twins[twin as usize].copy_from_slice(&bytes),
                 }
                 machine.dsm.handle_fetched(page.into());

@@ -144,11 +144,11 @@ impl<D: TranslationDesign> Node<D> {
         self.move_by_import(process, pinner, (import, address), &[])
     }
 
-    /// Tells a service which parts of a page [`Act::StoreChanges`] found to differ from its copy, if it wants to know. To be called before
+    /// Tells a service which parts of a page [`Act::StoreChanges`] found to differ from its copy. To be called before
     /// the stores are.
     pub fn handle_changes(&mut self, process: ProcessId, handler: HandlerId, offset: u64, parts: &[(u64, u64)]) {
         let service = self.processes.get_mut(process).and_then(|process| process.services_mut().get_mut(handler));
-        if let Some(service) = service.filter(|service| service.wants_changes()) {
+        if let Some(service) = service {
             service.handle_changes(offset, parts);
         }
     }
