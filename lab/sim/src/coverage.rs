@@ -86,6 +86,7 @@ conditions! {
     Loaded = ("sequential consistency", "a thread loads what another rank stored last"),
     SharedFault = ("sequential consistency", "two threads of a rank wait for one minipage at once"),
     Prefetched = ("sequential consistency", "a rank requests minipages of a page together"),
+    ReadAhead = ("sequential consistency", "the faults of a thread have brought minipages ahead of it"),
     Locked = ("locks", "a thread gets a lock"),
     LockWaits = ("locks", "a thread waits for a lock that another rank has"),
     LockQueued = ("locks", "a thread waits for a lock that another thread of its rank has or waits for"),

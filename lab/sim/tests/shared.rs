@@ -50,13 +50,12 @@ fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
     for &canary in Canary::SHARED {
         let name = canary.name();
         for litmus in [false, true] {
-            let fails = |seed| {
-                let outcome = run(seed, "delay,pause", litmus, Some(canary));
-                outcome.violation.is_some()
-            };
-            let found = (0..20).find(|&seed| fails(seed));
-            println!("{name}, litmus tests {litmus}: found at seed {found:?}");
-            assert!(found.is_some(), "{name} is not found, litmus tests: {litmus}");
+            let found = (0..20).find_map(|seed| {
+                let (_, violation) = run(seed, "delay,pause", litmus, Some(canary)).violation?;
+                Some((seed, violation.check))
+            });
+            let (seed, check) = found.unwrap_or_else(|| panic!("{name} is not found, litmus tests: {litmus}"));
+            println!("{name}, litmus tests {litmus}: found at seed {seed} ({check})");
         }
     }
 }

@@ -265,14 +265,18 @@ impl Programs {
         let wanted: Vec<Address> = (first..allocations).map(|number| self.allocations[number as usize].0).collect();
         let (clock_ns, thread) = (cluster.clock_ns(self.programs[who].at.node), self.thread_of(who));
         self.coverage.note(Condition::Prefetched);
-        self.call(cluster, who, |dsm| {
+        let ahead = self.call(cluster, who, |dsm| {
             for address in wanted {
                 let page = address.offset_bytes / PAGE_BYTES;
                 // It is refused when too many are under way.
                 let _ = dsm.prefetch(clock_ns, thread, address.view, page, Wanted::Read);
             }
+            dsm.counters().read_ahead
         });
         self.programs[who].is_pending = false;
+        if ahead.is_some_and(|count| count > 0) {
+            self.coverage.note(Condition::ReadAhead);
+        }
     }
 
     /// A thread waits for a minipage.

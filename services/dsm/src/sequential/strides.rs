@@ -3,7 +3,9 @@
 //! Each thread has a few *runs*. A run is a place and a stride, in pages of one view or in views of one page. A fault where a run leads to
 //! doubles its window: the number of minipages that are brought ahead of the thread. A fault elsewhere begins a run with the stride from the
 //! nearest one, and replaces the run that was used least recently, so that a loop over several arrays has a run in each. A copy that
-//! another rank takes away ahead of its thread ends the run: nothing has shown that it was of use.
+//! another rank takes away ahead of its thread ends the run: nothing has shown that it was of use. From then on runs of the thread must be
+//! longer before they bring anything, until others have proven useful: a program that reads a row in pages, again and again, does not want
+//! its neighbour's.
 //!
 //! A run of views goes on at the next page, which the next minipages of an array share.
 
@@ -17,13 +19,15 @@ use alloc::vec::Vec;
 const RUNS: usize = 8;
 /// Minipages that a new run brings ahead.
 const FIRST_WINDOW: u16 = 2;
+/// The greatest caution.
+const MOST_CAUTION: u16 = 64;
 /// Most pages ahead: the program's own prefetches need some groups, too.
 const MOST_PAGES: u16 = MAX_PREFETCHES * 3 / 4;
 
 #[derive(Debug)]
 pub(super) struct Strides {
     /// None, if nothing is read ahead.
-    threads: Vec<[Run; RUNS]>,
+    threads: Vec<Reader>,
     /// Threads from this number on have no runs.
     end: usize,
     /// Number of faults so far.
@@ -31,10 +35,19 @@ pub(super) struct Strides {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
+struct Reader {
+    runs: [Run; RUNS],
+    /// How many faults a run must have continued for before it brings anything.
+    caution: u16,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
 struct Run {
     /// The last fault.
     last: Key,
     stride: Stride,
+    /// For how many faults it has gone on.
+    length: u16,
     window: u16,
     /// Minipages that were brought ahead of the last fault.
     ahead: u16,
@@ -105,21 +118,28 @@ impl Run {
     }
 
     /// Goes on to a fault, if the run leads there: no further than behind what was brought ahead. Whether it does.
-    fn goes_on(&mut self, key: Key) -> bool {
+    fn goes_on(&mut self, key: Key, caution: &mut u16) -> bool {
         let left = match self.steps_to(key) {
             Some(steps) if steps <= self.ahead + 1 => self.ahead.saturating_sub(steps),
             _ if self.is_at_next_page(key) => 0,
             _ => return false,
         };
+        if self.ahead > 0 && left == 0 {
+            // All that was brought ahead was used.
+            *caution /= 2;
+        }
         self.last = key;
         self.ahead = left;
-        self.window = (2 * self.window).clamp(FIRST_WINDOW, self.most());
+        self.length = self.length.saturating_add(1);
+        if self.length > *caution {
+            self.window = (2 * self.window).clamp(FIRST_WINDOW, self.most());
+        }
         true
     }
 
     fn is_at_next_page(&self, key: Key) -> bool {
         let (_, pages) = distance(self.last, key);
-        matches!(self.stride, Stride::Views(stride) if self.window > 0 && pages == stride.signum())
+        matches!(self.stride, Stride::Views(stride) if self.length > 0 && pages == stride.signum())
     }
 
     fn is_ahead(&self, key: Key) -> Option<u16> {
@@ -131,17 +151,17 @@ impl Strides {
     /// Without runs; nothing is ever read ahead if it is off, or if there is only one rank.
     pub(super) fn new(threads: Thread, is_on: bool, ranks: Rank) -> Self {
         let threads = if is_on && ranks > 1 { usize::from(threads) } else { 0 };
-        Strides { threads: vec![[Run::default(); RUNS]; threads], end: 0, faults: 0 }
+        Strides { threads: vec![Reader::default(); threads], end: 0, faults: 0 }
     }
 
     /// A read fault of a thread. Which run it continues, if it does.
     pub(super) fn note_fault(&mut self, thread: Thread, key: Key) -> Option<Wanted> {
         let thread = usize::from(thread);
-        let runs = self.threads.get_mut(thread)?;
+        let Reader { runs, caution } = self.threads.get_mut(thread)?;
         self.end = self.end.max(thread + 1);
         self.faults += 1;
         let used = self.faults;
-        if let Some(run) = runs.iter_mut().position(|run| run.used > 0 && run.goes_on(key)) {
+        if let Some(run) = runs.iter_mut().position(|run| run.used > 0 && run.goes_on(key, caution)) {
             runs[run].used = used;
             return Some(Wanted { thread, run });
         }
@@ -153,35 +173,41 @@ impl Strides {
         let stride =
             runs.iter().filter(near).min_by_key(way).map_or(Stride::None, |run| Stride::between(run.last, key));
         let oldest = runs.iter_mut().min_by_key(|run| run.used)?;
-        *oldest = Run { last: key, stride, window: 0, ahead: 0, used };
+        *oldest = Run { last: key, stride, used, ..Run::default() };
         None
     }
 
     /// The next minipage to be brought ahead; `None`: there are enough.
     pub(super) fn next(&self, Wanted { thread, run }: Wanted) -> Option<Key> {
-        let run = &self.threads[thread][run];
+        let run = &self.threads[thread].runs[run];
         (run.ahead < run.window).then(|| run.at(run.ahead + 1))?
     }
 
     /// The next minipage is under way, or here already.
     pub(super) fn note_ahead(&mut self, Wanted { thread, run }: Wanted) {
-        self.threads[thread][run].ahead += 1;
-    }
-
-    fn ahead_of(&mut self, key: Key) -> impl Iterator<Item = (&mut Run, u16)> {
-        let runs = self.threads[..self.end].iter_mut().flatten();
-        runs.filter_map(move |run| run.is_ahead(key).map(|steps| (run, steps)))
+        self.threads[thread].runs[run].ahead += 1;
     }
 
     /// Another rank takes a copy away. Whether it was brought ahead of a thread that has not got that far: runs that led there end.
     pub(super) fn note_lost(&mut self, key: Key) -> bool {
-        let lost = self.ahead_of(key).map(|(run, _)| *run = Run::default());
-        lost.count() > 0
+        let mut was_ahead = false;
+        for Reader { runs, caution } in &mut self.threads[..self.end] {
+            for run in runs.iter_mut().filter(|run| run.is_ahead(key).is_some()) {
+                *run = Run::default();
+                *caution = (2 * *caution + 2).min(MOST_CAUTION);
+                was_ahead = true;
+            }
+        }
+        was_ahead
     }
 
     /// Nothing is there: runs lead no further.
     pub(super) fn note_refused(&mut self, key: Key) {
-        self.ahead_of(key).for_each(|(run, steps)| run.ahead = steps - 1);
+        for run in self.threads[..self.end].iter_mut().flat_map(|reader| &mut reader.runs) {
+            if let Some(steps) = run.is_ahead(key) {
+                run.ahead = steps - 1;
+            }
+        }
     }
 }
 
@@ -257,10 +283,32 @@ mod tests {
         assert!(!strides.note_lost(page(2)) && !strides.note_lost(page(5)));
         assert!(strides.note_lost(page(4)));
         assert!(!strides.note_lost(page(3)), "once");
-        assert_eq!(fault(&mut strides, page(5)), []);
-        (6..8).for_each(|at| _ = fault(&mut strides, page(at)));
-        strides.note_refused(page(9));
-        assert_eq!(fault(&mut strides, page(9)).len(), 4);
+        // Two faults more than before.
+        (5..9).for_each(|at| assert_eq!(fault(&mut strides, page(at)), []));
+        assert_eq!(fault(&mut strides, page(9)).len(), 2);
+        strides.note_refused(page(11));
+        assert_eq!(fault(&mut strides, page(11)).len(), 4);
+    }
+
+    #[test]
+    fn a_thread_whose_copies_are_taken_again_and_again_stops_until_long_runs_prove_useful() {
+        let mut strides = Strides::new(1, true, 2);
+        let mut brought = Vec::new();
+        for row in 0..20 {
+            // Rows of 8 pages, far apart; what lies behind each is another's.
+            let first = 1000 * row * row;
+            let mut here = Vec::new();
+            for at in (first..first + 8).map(page) {
+                if !here.contains(&at) {
+                    here.extend(fault(&mut strides, at));
+                }
+            }
+            brought.push(here.len());
+            here.iter().filter(|at| at.page >= first + 8).for_each(|&at| _ = strides.note_lost(at));
+        }
+        assert!(brought[0] > 4 && brought[10..].iter().all(|&count| count <= 2), "{brought:?}");
+        let long: usize = (0..200).map(|at| fault(&mut strides, page(20_000_000 + at)).len()).sum();
+        assert!(long > 100, "{long}");
     }
 
     #[test]
