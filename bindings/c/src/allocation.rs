@@ -3,9 +3,9 @@
 use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
 
-use mapwire::{AllocOptions, Coherence, Unit};
+use mapwire::{AllocOptions, Coherence, SharedRows, Unit};
 
-use crate::arguments::{new_object, required};
+use crate::arguments::{give, new_object, required};
 use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
 use crate::memory;
@@ -80,6 +80,18 @@ unsafe fn options<'a>(options: *const mw_alloc_options_t) -> Result<AllocOptions
     }
 }
 
+/// Rows in shared memory: three numbers, which `mw_shared_broadcast` tells other ranks.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct mw_rows_t {
+    /// Address of the first.
+    pub address: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Bytes of each.
+    pub row_bytes: u64,
+}
+
 /// As `mw_shared_alloc`, with options; `NULL` says nothing special.
 ///
 /// # Errors
@@ -102,5 +114,76 @@ pub unsafe extern "C" fn mw_shared_alloc_with(
         let options = unsafe { self::options(options) }?;
         *place = shared.alloc_bytes_with(length as u64, &options)? as *mut c_void;
         Ok(())
+    })
+}
+
+/// Allocates `rows` rows of `row_bytes` zeroed bytes; `options` may be `NULL`, and name no unit. With minipages each row moves between ranks
+/// alone: those below a page share pages, each in a view of its own, and longer ones begin on a page each. On one host, and under hlrc, rows
+/// are adjacent. `mw_row` gives the address of each.
+///
+/// # Errors
+/// As `mw_shared_alloc_with`; `MW_ERR_ARGUMENT`: no rows, rows of 0 bytes, or options with a unit.
+///
+/// # Safety
+/// As `mw_shared_alloc_with`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_alloc_rows(
+    shared: Option<&mw_shared_t>,
+    rows: u64,
+    row_bytes: u64,
+    options: *const mw_alloc_options_t,
+    place: Option<&mut MaybeUninit<mw_rows_t>>,
+) -> mw_status_t {
+    call(|| {
+        let shared = &required(shared, "shared")?.shared;
+        // SAFETY: the caller's promise.
+        let options = unsafe { self::options(options) }?;
+        let place = required(place, "place")?;
+        let made: SharedRows<u8> = shared.alloc_rows(rows as usize, row_bytes as usize, &options)?;
+        place.write(mw_rows_t { address: made.address(), rows, row_bytes });
+        Ok(())
+    })
+}
+
+/// Returns the address of row number `row` in `*memory`: the same in every rank. It is aligned as `row_bytes` is, up to 64 bytes.
+///
+/// # Errors
+/// `MW_ERR_RANGE`: there is no such row. `MW_ERR_ADDRESS`: the rows are not within the shared memory. `MW_ERR_ARGUMENT`: there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_row(
+    shared: Option<&mw_shared_t>,
+    rows: Option<&mw_rows_t>,
+    row: u64,
+    memory: Option<&mut MaybeUninit<*mut c_void>>,
+) -> mw_status_t {
+    call(|| {
+        let shared = &required(shared, "shared")?.shared;
+        let &mw_rows_t { address, rows, row_bytes } = required(rows, "rows")?;
+        // SAFETY: only addresses are computed; whoever uses the row made the rows by `mw_shared_alloc_rows`.
+        let all = unsafe { SharedRows::<u8>::from_address(shared, address, rows as usize, row_bytes as usize) }?;
+        if row >= rows {
+            let message = format!("row {row} is beyond the last of {rows} rows");
+            return Err(Failure { status: mw_status_t::MW_ERR_RANGE, message });
+        }
+        give(memory, "memory", all.row(row as usize).as_ptr().cast())
+    })
+}
+
+/// Tells rank `rank` that it will read `length` bytes at `memory`, while this thread continues: it fetches what is missing there, as by
+/// `mw_shared_prefetch`, at most 16 minipages at a time. A hint, without effect on one host and under hlrc.
+///
+/// # Errors
+/// `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_RANGE`: no rank has this number. `MW_ERR_ARGUMENT`: it is this rank.
+/// `MW_ERR_GONE`: a rank has left or died.
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_shared_push(
+    shared: Option<&mw_shared_t>,
+    memory: *const c_void,
+    length: usize,
+    rank: u32,
+) -> mw_status_t {
+    call(|| {
+        let shared = &required(shared, "shared")?.shared;
+        Ok(shared.push_bytes(memory.addr() as u64, length as u64, rank as usize)?)
     })
 }

@@ -18,7 +18,7 @@ use crate::sync::Published;
 /// `mw_shared_barrier_of`, and the functions of mw_sync(3). A child does not close it, and leaves by _exit(2) or exit(3) while its parent has it open.
 ///
 /// On several hosts, or with `--coherence minipages`, it is sequentially consistent: an access that needs another rank faults, and the
-/// library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time. With `--coherence hlrc` a rank sees what
+/// library's handler (of SIGBUS or SIGSEGV) fetches what it needs: an allocation of up to a page, or a page of a longer one. With `--coherence hlrc` a rank sees what
 /// another has written once it has synchronised with it by a lock or a barrier. There system calls do not fault: they fail with EFAULT for
 /// such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have the memory: touching it ends the child
 /// by SIGSEGV, and a line on stderr says why.
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn mw_shared_close(shared: Option<Box<mw_shared_t>>) -> mw
     })
 }
 
-/// Allocates `length` zeroed bytes, with minipages as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
+/// Allocates `length` zeroed bytes. With minipages up to a page move between ranks as a whole and alone, more page by page. The address, in `*memory`, is the same in
 /// every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
 /// 64, from a page on to pages. It lasts until the shared memory is closed; on one host `mw_shared_free` may free it before.
 ///
@@ -90,7 +90,7 @@ pub extern "C" fn mw_shared_alloc(
     })
 }
 
-/// Fetches what is missing here of `length` bytes at `memory` while this thread continues. It is a hint: at most 16 allocations are under
+/// Fetches what is missing here of `length` bytes at `memory` while this thread continues. It is a hint: at most 16 minipages are under
 /// way at a time, faults fetch the rest, and another rank may take one away before it is used.
 ///
 /// # Errors

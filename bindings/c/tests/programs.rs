@@ -55,6 +55,21 @@ fn containers_of_cpp_lie_in_shared_memory_and_any_rank_lengthens_and_frees_them(
 }
 
 #[test]
+fn allocations_say_their_unit_rows_are_found_by_number_and_what_cannot_be_is_refused() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("units");
+    for options in [
+        &[][..],
+        &["--coherence", "minipages"],
+        &["--coherence", "minipages", "--faults", "sigsegv", "--views", "3"],
+        &["--coherence", "hlrc"],
+    ] {
+        let output = program.run(2, options, &[]);
+        assert_eq!(output.matches("rows are right").count(), 2, "{options:?}: {output}");
+    }
+}
+
+#[test]
 fn mutexes_conditions_semaphores_and_queues_work_between_ranks_and_their_children() {
     let installed = Installed::get(Linking::Shared);
     let program = installed.compile("sync");

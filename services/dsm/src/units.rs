@@ -88,8 +88,8 @@ impl Units {
         })
     }
 
-    /// Number of the minipage that covers a page of a view.
-    pub(crate) fn number_at(&self, view: u16, page: u32, views: u16) -> Option<u64> {
+    /// Number of the minipage that covers a page of a view, if one does.
+    fn number_at(&self, view: u16, page: u32, views: u16) -> Option<u64> {
         let per_page = self.per_page(views);
         let within = view.checked_sub(self.view).filter(|&within| within < per_page)?;
         let run = u64::from(page.checked_sub(self.first_page)?) / self.unit_pages();
@@ -100,7 +100,9 @@ impl Units {
 
     /// The minipage that covers a page of a view.
     pub(crate) fn at(&self, view: u16, page: u32, views: u16) -> Option<Minipage> {
-        self.unit(self.number_at(view, page, views)?, views)
+        let minipage = self.unit(self.number_at(view, page, views)?, views)?;
+        // The last of an array may be pages shorter.
+        (u64::from(page) < minipage.first_page() + minipage.pages()).then_some(minipage)
     }
 
     /// The minipage with that key.
@@ -132,7 +134,6 @@ mod tests {
     fn units() -> impl Strategy<Value = Units> {
         let unit = prop_oneof![1u64..5000, (1u64..4).prop_map(|pages| pages * PAGE_BYTES), 1u64..20_000];
         (0u16..4, 0u32..20, unit, 1u64..60, any::<u64>()).prop_map(|(view, first_page, unit_bytes, count, cut)| {
-            // The last may be shorter, also by pages.
             let cut = if unit_bytes.is_multiple_of(PAGE_BYTES) { cut % unit_bytes } else { 0 };
             Units { view, first_page, length_bytes: unit_bytes * count - cut, unit_bytes }
         })
