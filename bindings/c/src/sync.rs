@@ -143,11 +143,12 @@ pub(crate) fn deadline_ns(timeout_ns: u64) -> u64 {
     }
 }
 
-/// A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
-/// one; at a multiple of 64 bytes it shares no cache line.
+/// A mutex in shared memory, anywhere: any thread of any rank locks it, and if all ranks are on one host, forked children too. 64 zeroed bytes
+/// are an unlocked one; at a multiple of 64 bytes it shares no cache line.
 ///
-/// Whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next. If a holder
-/// ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it.
+/// On one host whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next, and
+/// if a holder ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it. Between hosts, a rank keeps it, and
+/// serves in the order of arrival.
 #[derive(Debug)]
 #[repr(C)]
 pub struct mw_mutex_t {
@@ -168,7 +169,7 @@ unsafe fn mutex_at<'a>(mutex: *const mw_mutex_t) -> Result<Mutex<'a>, Failure> {
 ///
 /// # Errors
 /// Of this and all functions of synchronisation objects: `MW_ERR_ADDRESS`: it is not in shared memory, or not aligned to 8 bytes.
-/// `MW_ERR_STATE`: no memory that ranks of one host share is open.
+/// `MW_ERR_STATE`: no shared memory is open. `MW_ERR_LIMIT`: between hosts, the rank that keeps it has 65536 objects in use.
 ///
 /// # Safety
 /// The shared memory is not closed during the call.
@@ -489,7 +490,7 @@ pub unsafe extern "C" fn mw_cond_destroy(condition: *mut mw_cond_t) -> mw_status
     })
 }
 
-/// What one thread does for all ranks of this host, in shared memory. 64 zeroed bytes: not done.
+/// What one thread does for all ranks, in shared memory. 64 zeroed bytes: not done.
 #[derive(Debug)]
 #[repr(C)]
 pub struct mw_once_t {

@@ -75,6 +75,8 @@ canaries! {
     UnawaitedDiff = "unawaited-diff": "A rank takes the diffs that it has sent for acknowledged at once.";
     LostNotice = "lost-notice": "A write notice names another page.";
     UnmergedTime = "unmerged-time": "A rank tells of its own writes, and not of those that it has learned of.";
+    UntoldAnswer = "untold-answer": "The home of an object does not say what others have written when it answers.";
+    UntoldCall = "untold-call": "A rank that calls an object does not say what it has written.";
     LateTwin = "late-twin": "A twin is made after the first store.";
     LostMerge = "lost-merge": "A fetch replaces what was written here.";
     UnnoticedHome = "unnoticed-home": "The home of a page may go on storing to it when an interval ends.";
@@ -125,6 +127,8 @@ impl Canary {
         Self::UnawaitedDiff,
         Self::LostNotice,
         Self::UnmergedTime,
+        Self::UntoldAnswer,
+        Self::UntoldCall,
         Self::LateTwin,
         Self::LostMerge,
         Self::UnnoticedHome,

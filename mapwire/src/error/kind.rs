@@ -378,7 +378,7 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::NoView(_) | SharedError::RankBroken { .. } => {
             Kind::Protocol
         }
-        SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
+        SharedError::RankGone(_) | SharedError::HolderGone { .. } | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Unreachable(_, error) => of_driver(error),
         SharedError::Segment(error) => of_segment(error),
         SharedError::Sync(error) => of_sync(error),

@@ -124,6 +124,26 @@ impl Calls {
                 Ok(None)
             },
         )
+        .map_err(|error| self.with_holdings(error))
+    }
+
+    /// Says what a rank that is gone held, of the objects that this one keeps.
+    #[cold]
+    fn with_holdings(&self, error: SharedError) -> SharedError {
+        const NAMED: usize = 8;
+        let SharedError::RankGone(rank) = error else { return error };
+        let held = self.engine.lock().ask_service(HANDLER, |memory: &mut SharedMemory| {
+            let held = memory.dsm().objects_held_by(rank.0).map(|(object, kind)| format!("the {kind} at {object:#x}"));
+            held.collect::<Vec<_>>()
+        });
+        let held = held.unwrap_or_default();
+        let others = held.len().saturating_sub(NAMED);
+        let named = held[..held.len() - others].join(", ");
+        match (held.len(), others) {
+            (0, _) => error,
+            (_, 0) => SharedError::HolderGone { peer: rank, held: named },
+            _ => SharedError::HolderGone { peer: rank, held: format!("{named} and {others} more") },
+        }
     }
 
     /// As [`operate`](Self::operate), for the first meeting of all ranks, which have opened the memory `openings` times then. Gives up when
@@ -222,7 +242,14 @@ impl Calls {
             ask(driver, |memory| memory.dsm_mut().call_object(thread, object))??;
             Ok(None)
         };
+        let mut is_said = deadline_ns.is_some();
         let late = |engine: &Engine, thread| {
+            if !core::mem::replace(&mut is_said, true) {
+                let (rank, ObjectCall { kind, object, .. }) = (engine.rank(), object);
+                mapwire_host::stderr::say(format_args!(
+                    "rank {rank} has waited for {timeout:?} in the shared memory: the {kind} at {object:#x}"
+                ));
+            }
             if !left().is_zero() {
                 return Ok(Some(left()));
             }
@@ -230,7 +257,8 @@ impl Calls {
             Ok(Some(NAP))
         };
         let limit = (Caller::Program, left());
-        match self.engine.operate(limit, begin, take_outcome, late, |_, _| None)? {
+        let called = self.engine.operate(limit, begin, take_outcome, late, |_, _| None);
+        match called.map_err(|error| self.with_holdings(error))? {
             Some(Outcome::Value(value)) => Ok(Some(value)),
             Some(Outcome::NotNow) => Ok(None),
             Some(Outcome::Failed(error)) => Err(error.into()),

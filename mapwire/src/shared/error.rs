@@ -73,6 +73,17 @@ pub enum SharedError {
     /// A rank is gone, and with it what it owned.
     #[error("rank {} is gone, and with it the shared memory that it owned", rank(.0))]
     RankGone(NodeId),
+    /// A rank is gone that held objects which this rank keeps.
+    #[error(
+        "rank {} is gone, and with it the shared memory that it owned; it held {held}, and what that protects may be half changed",
+        rank(.peer)
+    )]
+    HolderGone {
+        /// The rank.
+        peer: NodeId,
+        /// The objects.
+        held: String,
+    },
     /// A rank has closed the memory while others use it.
     #[error(
         "rank {} has taken its part of the shared memory away: it did not wait for the others to close it too",

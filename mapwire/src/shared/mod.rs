@@ -356,8 +356,11 @@ impl Shared {
         self.node().check_process()?;
         match self.broadcast(0, 0) {
             // It passed this very meeting, so all have come, or it waits for nobody: there is nothing to wait for here.
-            Err(Error::Shared(SharedError::RankGone(rank) | SharedError::RankClosed(rank)))
-                if !self.engine().has_died(rank) => {}
+            Err(Error::Shared(
+                SharedError::RankGone(rank)
+                | SharedError::HolderGone { peer: rank, .. }
+                | SharedError::RankClosed(rank),
+            )) if !self.engine().has_died(rank) => {}
             outcome => drop(outcome?),
         }
         if let Memory::OneHost(memory) = &self.inner.memory {

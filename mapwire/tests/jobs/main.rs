@@ -28,6 +28,7 @@ mod libfabric;
 mod limits;
 mod locks;
 mod modes;
+mod objects;
 #[allow(unsafe_code)]
 mod one_host;
 mod order;

@@ -54,6 +54,8 @@
 //! | lock held by nobody | 2 or 3 |
 //! | lock passed on by its holder | 1 |
 //! | barrier, for each rank but the manager | 2 |
+//! | call of an object ([`Dsm::call_object`]) that is granted at once | 2 (2), 0 at its home |
+//! | … when another rank's call has come to the home | 1, 0 at its home |
 //!
 //! Minipages that begin on one page have one manager. Requests for up to 64 of them share a message, in consecutive views ([`Views`]), and
 //! so do the answers about those that can be served at once, from one owner, if they are adjacent and of one length; the others come by
@@ -81,11 +83,12 @@
 //! | … and wrote *p* pages of *h* other homes | 2 or 3, and 2 for the homes (3 + *p* + 2*h*) | |
 //! | unlock | 0 | |
 //! | barrier, for each rank but the manager, which wrote *p* pages of *h* other homes | 4 (2 + *p* + 2*h*); 2 (2) if *p* = 0 | |
+//! | call of an object that lets others go on, after *p* pages of *h* other homes were written | 4 (2 + *p* + 2*h*); 2 (2) if *p* = 0 | |
 //!
 //! A token or barrier message carries 64 write notices, each of up to 65,535 consecutive pages; more go in messages ahead of it. A home
 //! that moves takes 2 messages for each rank that uses the page, 2 more, and a read.
 //!
-//! After [`Dsm::new`], faults, locks and barriers allocate no memory, so all of it may run in a signal handler.
+//! After [`Dsm::new`], faults, locks, barriers and objects allocate no memory, so all of it may run in a signal handler.
 //!
 //! Threads of a rank that want the same minipage share one request. A rank that dies takes what it owned with it; every operation of the
 //! others then ends with an error.

@@ -94,8 +94,7 @@ impl Units {
         let within = view.checked_sub(self.view).filter(|&within| within < per_page)?;
         let run = u64::from(page.checked_sub(self.first_page)?) / self.unit_pages();
         let number = run * u64::from(per_page) + u64::from(within);
-        let is_within = u64::from(page) < u64::from(self.first_page) + self.pages(views);
-        (is_within && number < self.count()).then_some(number)
+        (number < self.count()).then_some(number)
     }
 
     /// The minipage that covers a page of a view.

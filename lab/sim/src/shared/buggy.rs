@@ -200,6 +200,7 @@ impl Service for Buggy {
                     Message::LockToken { .. }
                     | Message::BarrierArrive { .. }
                     | Message::BarrierRelease { .. }
+                    | Message::ObjectAnswer { .. }
                     | Message::Notices,
                     payload,
                 )) if matches!(bug, Canary::LostNotice | Canary::UnmergedTime) => {
@@ -207,7 +208,19 @@ impl Service for Buggy {
                     Self::change(&mut self.message, fields, bug, (me, self.no_page), &mut self.random);
                     break to;
                 }
-                _ => break to,
+                Ok((message, payload)) => {
+                    let is_hit = match bug {
+                        Canary::UntoldAnswer => matches!(message, Message::ObjectAnswer { .. }),
+                        Canary::UntoldCall => matches!(message, Message::ObjectRequest { .. }),
+                        _ => false,
+                    };
+                    let fields = self.message.len() - payload.len();
+                    if is_hit {
+                        self.message.truncate(fields);
+                    }
+                    break to;
+                }
+                Err(_) => break to,
             }
         };
         Some(Action::Send { to, message: &self.message })

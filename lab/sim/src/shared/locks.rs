@@ -1,7 +1,7 @@
 //! Locks as programs take them, and what is checked of them: they exclude, go in turn to the threads of a rank, and are not kept from
 //! another rank that waits.
 
-use mapwire_dsm::Progress;
+use mapwire_dsm::{ObjectCall, ObjectKind, Progress, Verb};
 
 use super::{Doing, Programs, Touch};
 use crate::canary::Canary;
@@ -13,6 +13,9 @@ impl Programs {
         self.asked += 1;
         self.programs[who].doing = Doing::Locking(lock, self.asked);
         let thread = self.thread_of(who);
+        if self.shape.mutexes {
+            return self.call_mutex(cluster, who, lock, Verb::Take);
+        }
         match self.call(cluster, who, |dsm| dsm.lock(thread, lock)) {
             Some(Ok(Progress::Done)) => {
                 self.programs[who].is_pending = false;
@@ -26,8 +29,21 @@ impl Programs {
         }
     }
 
+    fn call_mutex(&mut self, cluster: &mut Cluster, who: usize, lock: u32, verb: Verb) {
+        let (thread, object) = (self.thread_of(who), 64 + 8 * u64::from(lock));
+        let call = ObjectCall { object, kind: ObjectKind::Mutex, verb, argument: 0 };
+        let begun = self.call(cluster, who, |dsm| dsm.call_object(thread, call));
+        if !matches!(begun, Some(Ok(()))) {
+            self.broke(cluster.now_ns(), "locks", format!("thread {who}: {call:?} gave {begun:?}"));
+        }
+    }
+
     pub(super) fn unlock(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
         self.holders[lock as usize] = None;
+        if self.shape.mutexes {
+            self.programs[who].doing = Doing::Unlocking;
+            return self.call_mutex(cluster, who, lock, Verb::Give);
+        }
         let (thread, rank) = (self.thread_of(who), self.rank_of(who));
         let unlocked = self.call(cluster, who, |dsm| (dsm.lock_successor(lock), dsm.unlock(thread, lock)));
         self.programs[who].is_pending = false;

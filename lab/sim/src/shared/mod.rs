@@ -51,6 +51,8 @@ enum Doing {
     Nothing,
     Allocating,
     Touching(Touch),
+    /// It gives a mutex back.
+    Unlocking,
     /// For a lock, since the so-manieth call.
     Locking(u32, u64),
     Waiting,
@@ -88,6 +90,8 @@ pub struct SharedShape {
     pub hold_ns: u64,
     /// How often threads of a rank may hand a lock to each other while another rank waits for it.
     pub lock_passes: u8,
+    /// Locks are mutexes that the ranks keep.
+    pub mutexes: bool,
 }
 
 /// The programs and what must be true of them.
@@ -172,7 +176,7 @@ impl Programs {
                     other => self.broke(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
                 }
             }
-            Doing::Allocating | Doing::Locking(..) | Doing::Waiting | Doing::Finished => {}
+            Doing::Allocating | Doing::Locking(..) | Doing::Unlocking | Doing::Waiting | Doing::Finished => {}
         }
     }
 
@@ -323,7 +327,10 @@ impl Programs {
             Op::Barrier => return self.meet(cluster, who),
             Op::Unlock => {
                 self.unlock(cluster, who, 0);
-                return self.tested(cluster, who);
+                if !self.shape.mutexes {
+                    self.tested(cluster, who);
+                }
+                return;
             }
         };
         self.again(cluster, who, 10);
@@ -414,6 +421,9 @@ impl Programs {
             (Some(lock), Some(_)) => {
                 self.additions[lock as usize] += 1;
                 self.unlock(cluster, who, lock);
+                if self.shape.mutexes {
+                    return;
+                }
             }
             (None, _) => {}
         }
@@ -500,6 +510,12 @@ impl crate::run::Programs for Programs {
                         self.programs[other].is_pending = false;
                         self.locked(cluster, other, lock);
                     }
+                }
+                (Ok(DsmOutcome::Value(_)), Doing::Locking(lock, _)) => self.locked(cluster, who, lock),
+                (Ok(DsmOutcome::Value(_)), Doing::Unlocking) if self.tests.is_some() => self.tested(cluster, who),
+                (Ok(DsmOutcome::Value(_)), Doing::Unlocking) => {
+                    self.programs[who].doing = Doing::Nothing;
+                    self.again(cluster, who, 2_000);
                 }
                 (Ok(DsmOutcome::Passed), Doing::Waiting) => {
                     self.coverage.note(Condition::Passed);

@@ -62,6 +62,8 @@ impl Workload for SharedScenario {
             steps: random.spread(1, 40) as u32,
             hold_ns: random.spread(2_000, 20_000),
             lock_passes: 0,
+            // From another source, which leaves the rest of the run as it is. Bugs of locks are those of numbered ones.
+            mutexes: wanted.canary.is_none() && Random::new(!seed).chance(40),
         };
         let is_lossy = wanted.lossy.unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
         let delivery = match is_lossy {
@@ -196,8 +198,19 @@ impl Workload for SharedScenario {
 
 impl fmt::Display for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SharedShape { ranks, processes, threads, allocations, units, locks, phases, steps, hold_ns, lock_passes } =
-            self.shape;
+        let SharedShape {
+            ranks,
+            processes,
+            threads,
+            allocations,
+            units,
+            locks,
+            phases,
+            steps,
+            hold_ns,
+            lock_passes,
+            mutexes,
+        } = self.shape;
         let ClusterConfig { nodes, delivery, .. } = self.drawn.cluster;
         writeln!(f, "seed {}", self.drawn.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}")?;
@@ -211,6 +224,9 @@ impl fmt::Display for SharedScenario {
                 f,
                 "  {allocations} allocations, of which {units} share a page and are read in order, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
+        }
+        if mutexes {
+            writeln!(f, "  locks are mutexes that ranks keep")?;
         }
         self.drawn.print_end(f)
     }

@@ -10,7 +10,10 @@ pub use scenario::{LazyScenario, LazyShape};
 
 use std::collections::BTreeMap;
 
-use mapwire_dsm::{Access as Wanted, Counters, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress};
+use mapwire_dsm::{
+    Access as Wanted, Combine, Counters, Dsm, NumberType, ObjectCall, ObjectKind, Outcome as DsmOutcome, PAGE_BYTES,
+    Progress, Reduce, Verb,
+};
 use mapwire_node::{Act, Ask, Told};
 use mapwire_vmmc::service::{Access, Change};
 use mapwire_wire::{Endpoint, NodeId};
@@ -23,15 +26,24 @@ use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
-use rounds::{BYTES, Op, Round, VARIABLES};
+use rounds::{BYTES, LOCKS, Op, Round, VARIABLES};
+
+/// The number of the object at which all meet.
+const BARRIER: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Allocating,
     Nothing,
+    /// A call that makes an object.
+    Preparing,
     /// A load, or a store of this value, at this byte.
     Touching(u64, Option<u8>),
     Locking(u8),
+    /// A call that gives back what it reads, or what it holds.
+    Unlocking(u8, bool),
+    /// A call that tells a flag of its arrival.
+    Arriving,
     Waiting,
     Finished,
 }
@@ -74,6 +86,8 @@ struct Programs {
     last: BTreeMap<u64, (u8, usize)>,
     lock_clocks: Vec<Clock>,
     holders: Vec<Option<usize>>,
+    /// How many read each lock.
+    readers: [u32; LOCKS as usize],
     /// For each barrier, how many have arrived, and what they knew.
     arrived: Vec<(usize, Clock)>,
     /// What each rank may do with each page.
@@ -141,8 +155,54 @@ impl Programs {
                     }
                 }
             }
-            Doing::Allocating | Doing::Locking(_) | Doing::Waiting | Doing::Finished => {}
+            _ => {}
         }
+    }
+
+    /// A thread calls an object.
+    fn call_object(&mut self, cluster: &mut Cluster, who: usize, call: ObjectCall) {
+        let thread = self.thread_of(who);
+        match self.call(cluster, who, |dsm| dsm.call_object(thread, call)) {
+            Some(Ok(())) => {}
+            other => self.broke(cluster.now_ns(), "objects", format!("thread {who}: {call:?} gave {other:?}")),
+        }
+    }
+
+    /// A call of the object that a lock is.
+    fn lock_call(&self, lock: u8, kind: ObjectKind, verb: Verb) -> ObjectCall {
+        // A semaphore has one for all; what is done once is not done.
+        let argument = (kind == ObjectKind::Semaphore).into();
+        ObjectCall { object: 64 + 8 * u64::from(lock), kind, verb, argument }
+    }
+
+    /// Makes the next of the objects that must be made, or lets all begin.
+    fn prepare(&mut self, cluster: &mut Cluster, who: usize, done: usize) {
+        let mut calls = Vec::new();
+        for (lock, kind) in (0..).zip(self.shape.locks) {
+            calls.extend(kind.map(|kind| self.lock_call(lock, kind, Verb::Init)));
+        }
+        let argument = self.programs.len() as u64;
+        let made = self.shape.barriers.map(|kind| ObjectCall { object: BARRIER, kind, verb: Verb::Init, argument });
+        calls.extend(made);
+        match calls.get(done) {
+            Some(call) => {
+                self.programs[who].doing = Doing::Preparing;
+                self.programs[who].next = (0, done + 1);
+                self.call_object(cluster, who, *call);
+            }
+            None => {
+                self.programs[who].doing = Doing::Nothing;
+                self.programs[who].next = (0, 0);
+                (0..self.programs.len()).for_each(|who| self.again(cluster, who));
+            }
+        }
+    }
+
+    /// Whether a thread only loads under the lock that it is about to take.
+    fn only_loads(&self, who: usize, lock: u8) -> bool {
+        let (round, next) = self.programs[who].next;
+        let ops = self.rounds[round].ops[who][next..].iter();
+        ops.take_while(|op| **op != Op::Unlock(lock)).all(|op| matches!(op, Op::Load(_)))
     }
 
     /// The first thread allocates for all.
@@ -178,6 +238,11 @@ impl Programs {
             }
             Op::Lock(lock) => {
                 self.programs[who].doing = Doing::Locking(lock);
+                if let Some(kind) = self.shape.locks[usize::from(lock)] {
+                    let shares = kind == ObjectKind::RwLock && self.only_loads(who, lock);
+                    let call = self.lock_call(lock, kind, if shares { Verb::Share } else { Verb::Take });
+                    return self.call_object(cluster, who, call);
+                }
                 match self.call(cluster, who, |dsm| dsm.lock(thread, lock.into())) {
                     Some(Ok(Progress::Done)) => {
                         self.programs[who].is_pending = false;
@@ -188,9 +253,18 @@ impl Programs {
                 }
                 return;
             }
+            Op::Unlock(lock) if self.holders[usize::from(lock)] != Some(who) => {
+                self.readers[usize::from(lock)] -= 1;
+                self.programs[who].doing = Doing::Unlocking(lock, true);
+                return self.call_object(cluster, who, self.lock_call(lock, ObjectKind::RwLock, Verb::Give));
+            }
             Op::Unlock(lock) => {
                 self.holders[usize::from(lock)] = None;
                 self.lock_clocks[usize::from(lock)] = self.oracle.clocks[who].clone();
+                if let Some(kind) = self.shape.locks[usize::from(lock)] {
+                    self.programs[who].doing = Doing::Unlocking(lock, false);
+                    return self.call_object(cluster, who, self.lock_call(lock, kind, Verb::Give));
+                }
                 let unlocked = self.call(cluster, who, |dsm| dsm.unlock(thread, lock.into()));
                 self.programs[who].is_pending = false;
                 if !matches!(unlocked, Some(Ok(()))) {
@@ -204,6 +278,20 @@ impl Programs {
                 let (arrived, clock) = &mut self.arrived[barrier];
                 *arrived += 1;
                 join(clock, &self.oracle.clocks[who]);
+                match self.shape.barriers {
+                    None => {}
+                    Some(ObjectKind::Flag) => {
+                        self.programs[who].doing = Doing::Arriving;
+                        let call =
+                            ObjectCall { object: BARRIER, kind: ObjectKind::Flag, verb: Verb::Give, argument: 1 };
+                        return self.call_object(cluster, who, call);
+                    }
+                    Some(kind) => {
+                        let sum = Combine { how: Reduce::Sum, of: NumberType::U64 };
+                        let verb = if kind == ObjectKind::Barrier { Verb::Take } else { Verb::Reduce(sum) };
+                        return self.call_object(cluster, who, ObjectCall { object: BARRIER, kind, verb, argument: 1 });
+                    }
+                }
                 if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.barrier(thread, (barrier % 3) as u32)) {
                     self.broke(now_ns, "barriers", format!("thread {who}: {error}"));
                 }
@@ -215,11 +303,15 @@ impl Programs {
 
     fn locked(&mut self, cluster: &mut Cluster, who: usize, lock: u8) {
         self.coverage.note(Condition::Locked);
+        let shares = self.shape.locks[usize::from(lock)] == Some(ObjectKind::RwLock) && self.only_loads(who, lock);
         let lock = usize::from(lock);
-        if let Some(other) = self.holders[lock].replace(who) {
-            let text = format!("lock {lock} is held by thread {who} and by thread {other}");
+        let other = if shares { self.holders[lock] } else { self.holders[lock].replace(who) };
+        if other.is_some() || !shares && self.readers[lock] > 0 {
+            let text =
+                format!("lock {lock} is held by thread {who} and by {other:?} or {} readers", self.readers[lock]);
             self.broke(cluster.now_ns(), "locks", text);
         }
+        self.readers[lock] += u32::from(shares);
         join(&mut self.oracle.clocks[who], &self.lock_clocks[lock]);
         self.programs[who].doing = Doing::Nothing;
         self.again(cluster, who);
@@ -312,12 +404,41 @@ impl Programs {
         }
     }
 
+    /// Goes on with a thread whose call is over; false: there is none.
+    fn take_outcome(&mut self, cluster: &mut Cluster, who: usize) -> bool {
+        if !self.programs[who].is_pending {
+            return false;
+        }
+        let (at, thread) = (self.programs[who].at, self.thread_of(who));
+        let (node, _) = cluster.parts(at.node);
+        let outcome = node.call(at.process, SHARED, |shared: &mut Buggy| shared.shared_mut().take_outcome(thread));
+        let Some(outcome) = outcome.flatten() else { return false };
+        self.programs[who].is_pending = false;
+        self.resume(cluster, who, outcome);
+        true
+    }
+
     /// What a thread waited for is over.
     fn resume(&mut self, cluster: &mut Cluster, who: usize, outcome: Result<DsmOutcome, mapwire_node::SharedEnd>) {
         match (outcome, self.programs[who].doing) {
             (Ok(DsmOutcome::Served(_)), Doing::Touching(..)) => self.again(cluster, who),
-            (Ok(DsmOutcome::Locked), Doing::Locking(lock)) => self.locked(cluster, who, lock),
-            (Ok(DsmOutcome::Passed), Doing::Waiting) => {
+            (Ok(DsmOutcome::Locked | DsmOutcome::Value(_)), Doing::Locking(lock)) => self.locked(cluster, who, lock),
+            (Ok(DsmOutcome::Value(_)), Doing::Unlocking(lock, is_reader)) => {
+                if is_reader {
+                    let clock = self.oracle.clocks[who].clone();
+                    join(&mut self.lock_clocks[usize::from(lock)], &clock);
+                }
+                self.programs[who].doing = Doing::Nothing;
+                self.again(cluster, who);
+            }
+            (Ok(DsmOutcome::Value(_)), Doing::Preparing) => self.prepare(cluster, who, self.programs[who].next.1),
+            (Ok(DsmOutcome::Value(_)), Doing::Arriving) => {
+                self.programs[who].doing = Doing::Waiting;
+                let argument = (self.programs[who].barriers * self.programs.len()) as u64;
+                let call = ObjectCall { object: BARRIER, kind: ObjectKind::Flag, verb: Verb::Take, argument };
+                self.call_object(cluster, who, call);
+            }
+            (Ok(DsmOutcome::Passed | DsmOutcome::Value(_)), Doing::Waiting) => {
                 self.coverage.note(Condition::Passed);
                 let barrier = self.programs[who].barriers - 1;
                 let (arrived, clock) = &self.arrived[barrier];
@@ -331,8 +452,7 @@ impl Programs {
             }
             (Ok(DsmOutcome::Allocated(address)), Doing::Allocating) => {
                 self.start = Some(address.offset_bytes);
-                self.programs[who].doing = Doing::Nothing;
-                (0..self.programs.len()).for_each(|who| self.again(cluster, who));
+                self.prepare(cluster, who, 0);
             }
             (outcome, doing) => {
                 let text = format!("thread {who} is at {doing:?} and gets {outcome:?}");
@@ -367,16 +487,11 @@ impl crate::run::Programs for Programs {
     /// Operations of ranks may be over.
     fn follow_up(&mut self, cluster: &mut Cluster) {
         self.enter_imports(cluster);
-        for who in 0..self.programs.len() {
-            if !self.programs[who].is_pending {
-                continue;
-            }
-            let (at, thread) = (self.programs[who].at, self.thread_of(who));
-            let (node, _) = cluster.parts(at.node);
-            let outcome = node.call(at.process, SHARED, |shared: &mut Buggy| shared.shared_mut().take_outcome(thread));
-            if let Some(outcome) = outcome.flatten() {
-                self.programs[who].is_pending = false;
-                self.resume(cluster, who, outcome);
+        let mut who = 0;
+        while who < self.programs.len() {
+            // What a thread then calls may be over at once.
+            if !self.take_outcome(cluster, who) {
+                who += 1;
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use mapwire_dsm::{Config, Counters, Dsm, MAX_RANKS, PAGE_BYTES, Protocol};
+use mapwire_dsm::{Config, Counters, Dsm, MAX_RANKS, ObjectKind, PAGE_BYTES, Protocol};
 use mapwire_node::SharedMemory;
 use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_vmmc::service::Service;
@@ -37,7 +37,16 @@ pub struct LazyShape {
     pub lock_passes: u8,
     /// Races are looked for.
     pub finds_races: bool,
+    /// What each lock is, and the barriers: objects of a kind, or numbered.
+    pub locks: [Option<ObjectKind>; LOCKS as usize],
+    pub barriers: Option<ObjectKind>,
 }
+
+/// What locks and barriers can be.
+const LOCK_KINDS: [Option<ObjectKind>; 5] =
+    [None, Some(ObjectKind::Mutex), Some(ObjectKind::RwLock), Some(ObjectKind::Semaphore), Some(ObjectKind::Once)];
+const BARRIER_KINDS: [Option<ObjectKind>; 4] =
+    [None, Some(ObjectKind::Flag), Some(ObjectKind::Barrier), Some(ObjectKind::Reduction)];
 
 /// A run as it was drawn.
 #[derive(Debug)]
@@ -71,6 +80,8 @@ impl Workload for LazyScenario {
         };
         let threads = random.spread(1, 3) as u16;
         let least_twins = 2 * u32::from(threads) + 2;
+        // From another source, which leaves the rest of the run as it is.
+        let mut kinds = Random::new(!seed);
         let shape = LazyShape {
             ranks: nodes.saturating_mul(processes),
             processes,
@@ -81,6 +92,8 @@ impl Workload for LazyScenario {
             home_moves_after: random.below(4) as u16,
             lock_passes: *random.pick(&[0, 4]),
             finds_races: random.chance(30),
+            locks: [(); LOCKS as usize].map(|()| *kinds.pick(&LOCK_KINDS)),
+            barriers: *kinds.pick(&BARRIER_KINDS),
         };
         let is_lossy = wanted.lossy.unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
         let delivery = match is_lossy {
@@ -179,6 +192,7 @@ impl Workload for LazyScenario {
             last: BTreeMap::new(),
             lock_clocks: vec![vec![0; count]; LOCKS as usize],
             holders: vec![None; LOCKS as usize],
+            readers: [0; LOCKS as usize],
             arrived: vec![(0, vec![0; count]); rounds::barriers(&rounds)],
             rounds,
             rights: BTreeMap::new(),
@@ -212,6 +226,8 @@ impl fmt::Display for LazyScenario {
             home_moves_after,
             lock_passes,
             finds_races,
+            locks,
+            barriers,
         } = self.shape;
         let ClusterConfig { nodes, delivery, .. } = self.drawn.cluster;
         writeln!(f, "seed {}", self.drawn.seed)?;
@@ -224,6 +240,8 @@ impl fmt::Display for LazyScenario {
             f,
             "  litmus tests of release consistency with {think_ns} ns between operations, {twins} twins, {notices} notices, homes that move after {home_moves_after} intervals (0: never), locks handed on in a rank {lock_passes} times"
         )?;
+        let name = |kind: Option<ObjectKind>| kind.map_or("numbered", ObjectKind::name);
+        writeln!(f, "  locks: {}; barriers: {}", locks.map(name).join(", "), name(barriers))?;
         if finds_races {
             writeln!(f, "  races are looked for")?;
         }
