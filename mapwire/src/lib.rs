@@ -100,6 +100,8 @@ pub use mapwire_translation::{Candidates, ChooseVictims, Counters as Translation
 pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
+#[doc(hidden)]
+pub use shared::allocates_at;
 pub use shared::{LockGuard, Shared, SharedBox, SharedVec};
 pub use slice::{Sharable, SharedSlice};
 pub use waiting::Awaited;

@@ -13,6 +13,8 @@ mod objects;
 #[deny(unsafe_code)]
 mod one_host;
 mod protocol;
+#[deny(unsafe_code)]
+mod seeing;
 mod values;
 
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use mapwire_translation::PAGE_BYTES;
 pub use self::error::SharedError;
 use self::one_host::OneHost;
 use self::protocol::Protocol;
+#[doc(hidden)]
+pub use self::seeing::allocates_at;
 pub use self::values::{SharedBox, SharedVec};
 use crate::config::Coherence;
 use crate::error::{Error, Result};
@@ -101,7 +105,10 @@ impl Shared {
         let mark = Mark(node.clone());
         let is_of_one_host = one_host::coherence_of(node) == Coherence::Auto;
         let memory = match one_host::meet(node)? {
-            Some(meeting) if is_of_one_host => Memory::OneHost(OneHost::open(node, threads, &meeting)?),
+            Some(meeting) if is_of_one_host => {
+                seeing::begin(node, Coherence::Auto);
+                Memory::OneHost(OneHost::open(node, threads, &meeting)?)
+            }
             _ => Memory::Protocol(Protocol::open(node, threads)?),
         };
         let open = match &memory {
