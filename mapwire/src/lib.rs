@@ -102,6 +102,6 @@ pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
 #[doc(hidden)]
 pub use shared::allocates_at;
-pub use shared::{LockGuard, Shared, SharedBox, SharedVec};
+pub use shared::{AllocOptions, LockGuard, Shared, SharedBox, SharedVec, Unit};
 pub use slice::{Sharable, SharedSlice};
 pub use waiting::Awaited;

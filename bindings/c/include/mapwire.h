@@ -86,6 +86,18 @@
 /* Wait without limit. */
 #define MW_FOREVER UINT64_MAX
 
+/* The unit that is the whole allocation. */
+#define MW_UNIT_WHOLE UINT64_MAX
+
+/* In a job of hlrc, the allocation is sequentially consistent, as with minipages. */
+#define MW_ALLOC_MINIPAGES 1
+
+/* The allocation is lazily consistent, which only a job of hlrc has. */
+#define MW_ALLOC_HLRC 2
+
+/* `home` names a rank. */
+#define MW_ALLOC_HOME 4
+
 /*
  * Result of a call: `MW_OK`, or a negative code. `mw_error_message()` says more. Later versions may return codes that this header does
  * not name: treat them as failures.
@@ -289,6 +301,26 @@ typedef struct {
     /* The token to show, if not all zero. */
     uint8_t token[MW_TOKEN_BYTES];
 } mw_import_options_t;
+
+/*
+ * What is special about an allocation. They say how memory moves between hosts: where all ranks are on one host they are checked in the same
+ * way, and mean nothing. Zeroes, but for the size, say nothing special.
+ */
+typedef struct {
+    /* `sizeof(mw_alloc_options_t)`; set it before the call. */
+    size_t size;
+    /*
+     * With minipages, the bytes that move between ranks as one, rounded up to pages: up to the allocation's length. 0: a page of a longer
+     * allocation. `MW_UNIT_WHOLE`: all of it. The last unit is shorter if they do not divide the allocation.
+     */
+    uint64_t unit;
+    /* The allocation's name for people; or `NULL`. */
+    const char *name;
+    /* `MW_ALLOC_MINIPAGES` or `MW_ALLOC_HLRC`; `MW_ALLOC_HOME`. */
+    uint32_t flags;
+    /* With `MW_ALLOC_HOME` and under hlrc, the rank that keeps its pages. Otherwise the first rank to touch a page does. */
+    uint32_t home;
+} mw_alloc_options_t;
 
 /*
  * A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
@@ -1488,6 +1520,21 @@ mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
  */
 mw_status_t mw_shared_set_threads(const mw_shared_t *shared,
                                   uint32_t threads);
+
+/*
+ * As `mw_shared_alloc`, with options; `NULL` says nothing special.
+ *
+ * Errors:
+ * As `mw_shared_alloc`. `MW_ERR_ARGUMENT`: a unit longer than the allocation; unknown flags. `MW_ERR_RANGE`: the home is not a rank of the
+ * job. `MW_ERR_STATE`: the job cannot keep memory coherent in this way.
+ *
+ * Required of the caller:
+ * `options` is `NULL` or as its size says, and its name is `NULL` or ends in a NUL.
+ */
+mw_status_t mw_shared_alloc_with(const mw_shared_t *shared,
+                                 size_t length,
+                                 const mw_alloc_options_t *options,
+                                 void **memory);
 
 /*
  * Allocates `length` bytes of shared memory, as malloc(3) does of private memory: aligned to 16 bytes, at the same address in every rank,

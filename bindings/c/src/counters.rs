@@ -203,5 +203,9 @@ mod tests {
             size_of::<crate::import::mw_import_options_t>(),
             <crate::import::mw_import_options_t as Growing>::FIRST
         );
+        assert_eq!(
+            size_of::<crate::allocation::mw_alloc_options_t>(),
+            <crate::allocation::mw_alloc_options_t as Growing>::FIRST
+        );
     }
 }

@@ -14,7 +14,7 @@
 //! | `atomics.rs` | atomic operations, signals that add up |
 //! | `requests.rs` | sends and fetches under way |
 //! | `events.rs` | descriptors for event loops |
-//! | `shared.rs`, `heap.rs` | memory that all ranks share, and `malloc` in it |
+//! | `shared.rs`, `allocation.rs`, `heap.rs` | memory that all ranks share, options of allocations, and `malloc` in it |
 //! | `sync.rs`, `counted.rs` | mutexes, conditions, semaphores, queues and the like in shared memory |
 //! | `far.rs` | memory that may be larger than RAM |
 //! | `counters.rs` | counters |
@@ -87,6 +87,9 @@ pub mod events;
 
 #[allow(unsafe_code)]
 pub mod shared;
+
+#[allow(unsafe_code)]
+pub mod allocation;
 
 #[allow(unsafe_code)]
 pub mod heap;

@@ -433,7 +433,7 @@ fn of_model(error: &mapwire_dsm::Error) -> Kind {
     match error {
         Error::NotShared { .. } => Kind::Address,
         Error::OutOfMemory { .. } => Kind::Limit,
-        Error::ZeroBytes => Kind::Argument,
+        Error::ZeroBytes | Error::Unit { .. } => Kind::Argument,
         Error::UnknownLock { .. } | Error::UnknownBarrier { .. } | Error::UnknownRank { .. } => Kind::Range,
         Error::UnknownThread { .. } | Error::BadParticipants { .. } => Kind::Limit,
         _ => Kind::State,

@@ -12,6 +12,8 @@ mod heap;
 mod objects;
 #[deny(unsafe_code)]
 mod one_host;
+#[deny(unsafe_code)]
+mod options;
 mod protocol;
 #[deny(unsafe_code)]
 mod seeing;
@@ -28,6 +30,7 @@ use mapwire_translation::PAGE_BYTES;
 
 pub use self::error::SharedError;
 use self::one_host::OneHost;
+pub use self::options::{AllocOptions, Unit};
 use self::protocol::Protocol;
 #[doc(hidden)]
 pub use self::seeing::allocates_at;
@@ -140,7 +143,18 @@ impl Shared {
     ///
     /// # Errors
     /// No bytes, or more than is left; values that must be aligned to more than a page.
+    #[track_caller]
     pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
+        self.alloc_with(length, &AllocOptions::new())
+    }
+
+    /// As [`alloc`](Self::alloc), with options.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc), and a unit of 0 bytes or longer than the allocation; a home outside the job; a coherence that the job cannot
+    /// give.
+    #[track_caller]
+    pub fn alloc_with<T: Sharable>(&self, length: usize, options: &AllocOptions<'_>) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
         let align = align_of::<T>();
         if align > PAGE_BYTES {
@@ -153,7 +167,7 @@ impl Shared {
             17..=64 => 64,
             _ => 4096,
         };
-        let address = self.alloc_bytes(if bytes == 0 { 0 } else { bytes.max(least) })?;
+        let address = self.alloc_bytes_with(if bytes == 0 { 0 } else { bytes.max(least) }, options)?;
         SharedSlice::checked(self, address, length)
     }
 
@@ -162,10 +176,28 @@ impl Shared {
     ///
     /// # Errors
     /// No bytes, or more than is left.
+    #[track_caller]
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
+        self.alloc_bytes_with(bytes, &AllocOptions::new())
+    }
+
+    /// As [`alloc_bytes`](Self::alloc_bytes), with options.
+    ///
+    /// # Errors
+    /// As [`alloc_with`](Self::alloc_with).
+    #[track_caller]
+    pub fn alloc_bytes_with(&self, bytes: u64, options: &AllocOptions<'_>) -> Result<u64> {
+        let of_model = || options.of_model(self.coherence(), self.node().size(), bytes);
         match &self.inner.memory {
-            Memory::OneHost(memory) => self.allocated(memory, memory.heap().alloc(bytes, 1)),
-            Memory::Protocol(protocol) => protocol.alloc(bytes),
+            Memory::OneHost(memory) => {
+                of_model()?;
+                self.allocated(memory, memory.heap().alloc(bytes, 1))
+            }
+            Memory::Protocol(protocol) => {
+                let address = protocol.alloc(bytes, of_model()?)?;
+                self.note_allocation(address, bytes, options.given_name());
+                Ok(address)
+            }
         }
     }
 

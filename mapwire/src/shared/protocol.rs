@@ -7,7 +7,9 @@ use mapwire_driver::engine::{Engine, TracedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::service_memory::ServiceMemory;
 use mapwire_driver::threads::MAX_THREADS;
-use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress, Protocol as ModelProtocol, Race};
+use mapwire_dsm::{
+    Access, AllocOptions, Config as ModelConfig, Counters, Dsm, Outcome, Progress, Protocol as ModelProtocol, Race,
+};
 use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, watch};
 use mapwire_host::memory::raw;
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
@@ -67,9 +69,8 @@ impl Protocol {
         let base = settings.base.map_or(DEFAULT_BASE, |base| base as usize);
         let ranks = u16::try_from(node.size()).unwrap_or(u16::MAX);
         let is_lazy = settings.coherence == Coherence::Hlrc;
-        let views = if is_lazy { 1 } else { settings.views };
         let pages = u32::try_from(settings.bytes.div_ceil(PAGE_BYTES as u64)).unwrap_or(u32::MAX);
-        let mut model = ModelConfig::new(node.rank() as u16, ranks, MAX_THREADS as u16, pages, views);
+        let mut model = ModelConfig::new(node.rank() as u16, ranks, MAX_THREADS as u16, pages, settings.views);
         model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
         let mut spare_pages = 0;
         if is_lazy {
@@ -79,7 +80,7 @@ impl Protocol {
             spare_pages = model.twins as usize;
         }
         let bytes = (pages as usize + spare_pages) * PAGE_BYTES;
-        let layout = ViewLayout::new(base, bytes, usize::from(views)).map_err(SharedError::from)?;
+        let layout = ViewLayout::new(base, bytes, usize::from(settings.views)).map_err(SharedError::from)?;
         let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
         let protection = match settings.faults {
             Some(backend) => PageProtection::new(backend, Arc::clone(&views)),
@@ -131,8 +132,8 @@ impl Protocol {
     }
 
     /// The address of `bytes` zeroed bytes, a minipage of their own.
-    pub(super) fn alloc(&self, bytes: u64) -> Result<u64> {
-        let begin = |dsm: &mut Dsm, thread| dsm.alloc(thread, bytes);
+    pub(super) fn alloc(&self, bytes: u64, options: AllocOptions) -> Result<u64> {
+        let begin = |dsm: &mut Dsm, thread| dsm.alloc_with(thread, bytes, options);
         match self.operate(call(TraceOp::Allocate, 0, bytes), begin)? {
             Some(Outcome::Allocated(at)) => {
                 Ok((self.layout().view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
@@ -195,7 +196,7 @@ impl Protocol {
         let all = block_bytes(bytes.checked_add(offset).ok_or_else(too_long)?);
         // A block of a page or more begins on a page; so do shorter ones that must.
         let all = if offset > 64 { all.max(PAGE_BYTES as u64) } else { all.max(64) };
-        let start = self.freed.take(all).map_or_else(|| self.alloc(all), Ok)?;
+        let start = self.freed.take(all).map_or_else(|| self.alloc(all, AllocOptions::default()), Ok)?;
         let address = start + offset;
         self.set_head(address, Head { bytes: all, offset, is_freed: false });
         Ok(address)

@@ -25,6 +25,16 @@ pub enum Error {
     /// An allocation of 0 bytes.
     #[error("an allocation of 0 bytes has no address; ask for at least 1 byte")]
     ZeroBytes,
+    /// An allocation in units of 0 bytes, or in units longer than all of it.
+    #[error(
+        "a unit of {unit_bytes} bytes does not suit an allocation of {length_bytes}: give between 1 and {length_bytes} bytes, or no unit"
+    )]
+    Unit {
+        /// Bytes of the unit.
+        unit_bytes: u64,
+        /// Bytes of the allocation.
+        length_bytes: u64,
+    },
     /// A thread number beyond the configured ones.
     #[error("thread {thread} is beyond the {threads} configured threads of this rank; configure more")]
     UnknownThread {

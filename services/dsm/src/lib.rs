@@ -109,7 +109,7 @@ mod tables;
 
 pub use action::{Action, Outcome, Progress};
 pub use address::{Access, Address, Key, Minipage, PAGE_BYTES, Protection};
-pub use allocation::AllocOptions;
+pub use allocation::{AllocOptions, Unit};
 pub use config::{Config, ConfigError, MAX_PAGES, MAX_PREFETCHES, MAX_RANKS, MAX_VIEWS};
 pub use counters::Counters;
 pub use dsm::Dsm;

@@ -68,6 +68,12 @@ impl Unit {
         self.key & 1 << 62 != 0
     }
 
+    /// The view that it lies in.
+    #[must_use]
+    pub fn view(&self) -> u16 {
+        (self.key >> 52 & 0x3ff) as u16
+    }
+
     /// Read and write faults.
     #[must_use]
     pub fn faults(&self) -> u64 {

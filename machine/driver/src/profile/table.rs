@@ -119,6 +119,11 @@ impl Profile {
         self.word(COHERENCE).store(so_far | kept as u64, Ordering::Relaxed);
     }
 
+    /// Whether the unit is a page of lazy release consistency, which has view 0 to itself.
+    fn is_lazy(&self, span: Span) -> bool {
+        span.view == 0 && self.is_lazy.load(Ordering::Relaxed)
+    }
+
     fn position(&self, offset: u64) -> u64 {
         self.opening.load(Ordering::Relaxed) | offset
     }
@@ -194,7 +199,7 @@ impl Profile {
             self.add(unit + IN_ROW, 1);
         }
         let lost = self.word(unit + LOST).load(Ordering::Relaxed);
-        let is_back = if self.is_lazy.load(Ordering::Relaxed) { lost > 0 } else { lost >= wanted as u64 };
+        let is_back = if self.is_lazy(span) { lost > 0 } else { lost >= wanted as u64 };
         if is_back {
             let since_ns = (self.clock)().wrapping_sub(self.word(unit + LOST_NS).load(Ordering::Relaxed));
             if since_ns < SHORTLY_NS {
@@ -263,7 +268,7 @@ impl Profile {
         self.word(unit + LENGTH).store(span.bytes, Ordering::Relaxed);
         let (before, now) = (self.word(unit + RIGHT).load(Ordering::Relaxed), right as u64);
         // The end of an interval leaves the right to load, and is no loss.
-        let is_loss = now < before && (right == Right::None || !self.is_lazy.load(Ordering::Relaxed));
+        let is_loss = now < before && (right == Right::None || !self.is_lazy(span));
         if is_loss {
             self.word(unit + LOST).store(before, Ordering::Relaxed);
             self.word(unit + LOST_NS).store((self.clock)(), Ordering::Relaxed);

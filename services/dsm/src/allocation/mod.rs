@@ -1,11 +1,13 @@
 //! Announces minipages: a rank requests pages from rank 0, and tells the manager of a minipage before the program gets its address.
 
 mod arena;
+mod unit;
 
 use crate::context::{Context, Wait};
 use crate::protocols::Protocols;
 use crate::{Address, Config, Error, Message, Minipage, Outcome, PAGE_BYTES, Protocol, Rank, Thread, Violation};
 use arena::{Arena, ChunkPool, Packing, pages_for};
+pub use unit::Unit;
 
 /// What is special about an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,6 +16,8 @@ pub struct AllocOptions {
     pub protocol: Option<Protocol>,
     /// Under [`Protocol::Hlrc`], the home of its pages, which are then its own. Otherwise the first rank to touch a page is its home.
     pub home: Option<Rank>,
+    /// Under [`Protocol::Minipages`], what of it moves between ranks as one.
+    pub unit: Unit,
 }
 
 /// What a thread allocates.
@@ -61,11 +65,9 @@ impl Allocation {
         options: AllocOptions,
     ) -> Result<(), Error> {
         let &Config { protocol: of_job, views, ranks, .. } = context.config();
-        let AllocOptions { protocol, home } = options;
+        let AllocOptions { protocol, home, unit } = options;
         let protocol = protocol.unwrap_or(of_job);
-        if bytes == 0 {
-            return Err(Error::ZeroBytes);
-        }
+        unit.of(bytes)?;
         if let Some(rank) = home.filter(|&home| home >= ranks) {
             return Err(Error::UnknownRank { rank, ranks });
         }
