@@ -82,6 +82,12 @@ impl Unit {
 }
 
 impl Report {
+    /// A report with this content.
+    #[must_use]
+    pub fn of(rank: u32, kept: Kept, ranges: Vec<Range>, sites: Vec<Site>, units: Vec<Unit>) -> Self {
+        Self { rank, coherence: kept as u64, sites, ranges, units, left_out: 0 }
+    }
+
     /// Reads the file of a rank; `None` if it is none.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
