@@ -154,3 +154,27 @@ fn a_rank_that_is_killed_has_the_faults_that_it_counted() {
     assert_eq!(rows.len(), 1, "{summary:#}");
     assert_eq!((&rows[0]["write_faults"], &rows[0]["line"]), (&1.into(), &line_of("alloc::<u64>(1)").into()));
 }
+
+#[test]
+fn a_timeline_of_a_trace_has_the_bytes_that_ranks_have_counted() {
+    let place = Place::new();
+    let program = as_rank("see_allocations::rank_that_shares");
+    let words = ["run", "-n", "2", "--coherence", "minipages", "--trace", "t.mwt", "--summary=end.json", "--"];
+    place.run(&words.into_iter().chain(program.iter().map(String::as_str)).collect::<Vec<_>>()).code(0);
+    let summary: Value = serde_json::from_slice(&std::fs::read(place.folder.join("end.json")).unwrap()).unwrap();
+    let figure = |rank: usize, name: &str| summary["ranks"][rank]["figures"][name].as_u64().unwrap();
+    let words = ["lab", "timeline", "t.mwt", "--json", "-o", "t.json", "--matrix", "t.svg"];
+    let shown = place.run(&words).code(0);
+    let rows: Vec<Value> = shown.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for rank in 0..2 {
+        let given = rows.iter().find(|row| row["kind"] == "rank" && row["rank"] == rank).unwrap();
+        assert_eq!(given["given_bytes"].as_u64().unwrap(), figure(rank, "minipage_bytes_sent"), "{rows:?}");
+    }
+    let timeline: Value = serde_json::from_slice(&std::fs::read(place.folder.join("t.json")).unwrap()).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let faults = events.iter().filter(|event| event["cat"] == "fault" && event["ph"] == "X").count() as u64;
+    assert_eq!(faults, (0..2).map(|rank| figure(rank, "read_faults") + figure(rank, "write_faults")).sum::<u64>());
+    let arrows = events.iter().filter(|event| event["ph"] == "f").count() as u64;
+    assert_eq!(arrows, (0..2).map(|rank| figure(rank, "minipages_sent")).sum::<u64>());
+    assert!(std::fs::read_to_string(place.folder.join("t.svg")).unwrap().contains("rank 0 to rank 1"));
+}

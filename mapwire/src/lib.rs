@@ -100,8 +100,8 @@ pub use mapwire_translation::{Candidates, ChooseVictims, Counters as Translation
 pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
+pub use shared::{AllocOptions, LockGuard, Shared, SharedBox, SharedRows, SharedVec, Unit};
 #[doc(hidden)]
-pub use shared::allocates_at;
-pub use shared::{AllocOptions, LockGuard, Shared, SharedBox, SharedVec, Unit};
+pub use shared::{allocates_at, allocates_by};
 pub use slice::{Sharable, SharedSlice};
 pub use waiting::Awaited;

@@ -53,6 +53,10 @@ impl<T: Sharable> SharedSlice<T> {
         Self { address, length, opening, values: PhantomData }
     }
 
+    pub(crate) const fn opening(&self) -> Opening {
+        self.opening
+    }
+
     /// Address of the first value; the same in every rank.
     #[must_use]
     pub const fn address(&self) -> u64 {

@@ -433,7 +433,11 @@ fn of_model(error: &mapwire_dsm::Error) -> Kind {
     match error {
         Error::NotShared { .. } => Kind::Address,
         Error::OutOfMemory { .. } => Kind::Limit,
-        Error::ZeroBytes | Error::Unit { .. } => Kind::Argument,
+        Error::ZeroBytes
+        | Error::Unit { .. }
+        | Error::NoRows { .. }
+        | Error::UnitOfRows { .. }
+        | Error::OwnRank { .. } => Kind::Argument,
         Error::UnknownLock { .. } | Error::UnknownBarrier { .. } | Error::UnknownRank { .. } => Kind::Range,
         Error::UnknownThread { .. } | Error::BadParticipants { .. } => Kind::Limit,
         _ => Kind::State,

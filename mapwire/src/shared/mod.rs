@@ -16,6 +16,9 @@ mod one_host;
 mod options;
 mod protocol;
 #[deny(unsafe_code)]
+mod push;
+mod rows;
+#[deny(unsafe_code)]
 mod seeing;
 mod values;
 
@@ -26,14 +29,14 @@ use mapwire_driver::DriverError;
 use mapwire_driver::engine::Engine;
 use mapwire_dsm::Counters;
 use mapwire_host::faults::{FaultBackend, WatchError};
-use mapwire_translation::PAGE_BYTES;
 
 pub use self::error::SharedError;
 use self::one_host::OneHost;
 pub use self::options::{AllocOptions, Unit};
 use self::protocol::Protocol;
+pub use self::rows::SharedRows;
 #[doc(hidden)]
-pub use self::seeing::allocates_at;
+pub use self::seeing::{allocates_at, allocates_by};
 pub use self::values::{SharedBox, SharedVec};
 use crate::config::Coherence;
 use crate::error::{Error, Result};
@@ -138,8 +141,8 @@ impl Shared {
         self.engine().notice_handlers();
     }
 
-    /// Allocates `length` zeroed values, with minipages as one of their own. This rank may store to it at once; others learn its
-    /// address by [`broadcast`](Self::broadcast) or through other shared memory.
+    /// Allocates `length` zeroed values, with minipages as one of their own, or one a page if they are more than a page. This rank may store to
+    /// them at once; others learn their address by [`broadcast`](Self::broadcast) or through other shared memory.
     ///
     /// # Errors
     /// No bytes, or more than is left; values that must be aligned to more than a page.
@@ -156,22 +159,12 @@ impl Shared {
     #[track_caller]
     pub fn alloc_with<T: Sharable>(&self, length: usize, options: &AllocOptions<'_>) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
-        let align = align_of::<T>();
-        if align > PAGE_BYTES {
-            let (address, align) = (PAGE_BYTES as u64, align as u64);
-            return Err(Error::Misplaced { address, align });
-        }
-        // What is longer is aligned to more.
-        let least = match align {
-            ..=16 => 1,
-            17..=64 => 64,
-            _ => 4096,
-        };
+        let least = rows::least_bytes::<T>()?;
         let address = self.alloc_bytes_with(if bytes == 0 { 0 } else { bytes.max(least) }, options)?;
         SharedSlice::checked(self, address, length)
     }
 
-    /// Allocates `bytes` zeroed bytes, with minipages as one of their own: aligned to 16 bytes, from 64 on to 64, from a page on to
+    /// Allocates `bytes` zeroed bytes, as [`alloc`](Self::alloc): aligned to 16 bytes, from 64 on to 64, from a page on to
     /// pages. Gives the address, which is the same in every rank.
     ///
     /// # Errors

@@ -67,6 +67,14 @@ impl<'a> AllocOptions<'a> {
         self.name
     }
 
+    pub(super) const fn given_unit(&self) -> Unit {
+        self.unit
+    }
+
+    pub(super) const fn given_coherence(&self) -> Coherence {
+        self.coherence
+    }
+
     /// What they say to the model of a job of `ranks` ranks that goes by `job`.
     ///
     /// # Errors

@@ -131,9 +131,30 @@ impl Protocol {
         Ok(protocol)
     }
 
-    /// The address of `bytes` zeroed bytes, a minipage of their own.
+    /// The address of `bytes` zeroed bytes.
     pub(super) fn alloc(&self, bytes: u64, options: AllocOptions) -> Result<u64> {
-        let begin = |dsm: &mut Dsm, thread| dsm.alloc_with(thread, bytes, options);
+        self.allocated(bytes, |dsm, thread| dsm.alloc_with(thread, bytes, options))
+    }
+
+    /// The address of the first of several rows.
+    pub(super) fn alloc_rows(&self, rows: u64, row_bytes: u64, options: AllocOptions) -> Result<u64> {
+        let bytes = rows.saturating_mul(row_bytes);
+        self.allocated(bytes, |dsm, thread| dsm.alloc_rows(thread, rows, row_bytes, options))
+    }
+
+    /// A command that never waits, and of which a trace says nothing.
+    pub(super) fn command<T>(
+        &self,
+        command: impl FnOnce(&mut Dsm, u16) -> Result<T, mapwire_dsm::Error>,
+    ) -> Result<T, SharedError> {
+        self.calls.command(&[], command)
+    }
+
+    fn allocated(
+        &self,
+        bytes: u64,
+        begin: impl FnOnce(&mut Dsm, u16) -> Result<(), mapwire_dsm::Error>,
+    ) -> Result<u64> {
         match self.operate(call(TraceOp::Allocate, 0, bytes), begin)? {
             Some(Outcome::Allocated(at)) => {
                 Ok((self.layout().view_range(usize::from(at.view)).start as u64) + at.offset_bytes)

@@ -31,6 +31,15 @@ pub fn allocates_at(file: impl FnOnce() -> &'static str, line: u32) {
     }
 }
 
+/// As [`allocates_at`], of a function of a binding, unless the thread has said more.
+#[doc(hidden)]
+#[inline]
+pub fn allocates_by(function: &'static str) {
+    if IS_ON.load(Ordering::Relaxed) && CALLER.get().is_none() {
+        CALLER.set(Some((function, 0)));
+    }
+}
+
 /// Begins to count, if the launcher wants that: the memory is opened.
 pub(super) fn begin(node: &Node, coherence: Coherence) -> Option<&Arc<Profile>> {
     let profile = node.profile()?;
@@ -51,13 +60,20 @@ impl Shared {
     #[inline]
     #[track_caller]
     pub(super) fn note_allocation(&self, address: u64, bytes: u64, name: Option<&str>) {
+        self.note_allocations(address, address, bytes, name);
+    }
+
+    /// As [`note_allocation`](Self::note_allocation), of rows in several views from one at `first` to one of `bytes` bytes at `last`.
+    #[inline]
+    #[track_caller]
+    pub(super) fn note_allocations(&self, first: u64, last: u64, bytes: u64, name: Option<&str>) {
         if IS_ON.load(Ordering::Relaxed) {
-            self.count_allocation(address, bytes, name, Location::caller());
+            self.count_allocations([first, last], bytes, name, Location::caller());
         }
     }
 
     #[cold]
-    fn count_allocation(&self, address: u64, bytes: u64, name: Option<&str>, caller: &'static Location<'static>) {
+    fn count_allocations(&self, ends: [u64; 2], bytes: u64, name: Option<&str>, caller: &'static Location<'static>) {
         let told = CALLER.take();
         let Memory::Protocol(protocol) = &self.inner.memory else { return };
         let Some(profile) = self.node().profile() else { return };
@@ -66,8 +82,11 @@ impl Shared {
             (None, Some(told)) => told,
             (None, None) => (caller.file(), caller.line()),
         };
-        if let Some((_, offset)) = protocol.layout().locate(address as usize) {
-            profile.note_allocation(offset as u64, bytes, Place { text, line });
+        // In the memory, whatever the view.
+        let [first, last] =
+            ends.map(|address| protocol.layout().locate(address as usize).map(|(_, offset)| offset as u64));
+        if let (Some(first), Some(last)) = (first, last) {
+            profile.note_allocation(first, last.saturating_sub(first) + bytes, Place { text, line });
         }
     }
 }

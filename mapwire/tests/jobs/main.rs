@@ -49,4 +49,5 @@ mod sharing;
 mod signals;
 mod tracing;
 mod unaligned;
+mod units;
 mod waiting;

@@ -33,7 +33,7 @@ fn common(rank: &Rank, shared: &Shared, length: usize) -> SharedSlice<u64> {
     shared.broadcast_slice(0, mine).unwrap()
 }
 
-fn resident_kib() -> u64 {
+pub(crate) fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().split(' ').next().unwrap().parse().unwrap()

@@ -74,12 +74,16 @@ impl Minipage {
         (self.offset_bytes % PAGE_BYTES + self.length_bytes).div_ceil(PAGE_BYTES)
     }
 
+    /// Whether it has bytes, all of them within a segment of this size.
+    pub(crate) fn is_within(&self, pages: u32, views: u16) -> bool {
+        let end = self.offset_bytes.checked_add(self.length_bytes);
+        self.view < views && self.length_bytes > 0 && end.is_some_and(|end| end <= u64::from(pages) * PAGE_BYTES)
+    }
+
     /// Whether it lies within a segment of this size and keeps the rules of its shape.
     pub(crate) fn is_well_formed(&self, pages: u32, views: u16) -> bool {
         let within = self.offset_bytes % PAGE_BYTES;
-        self.view < views
-            && self.length_bytes > 0
-            && self.offset_bytes.checked_add(self.length_bytes).is_some_and(|end| end <= u64::from(pages) * PAGE_BYTES)
+        self.is_within(pages, views)
             && if self.length_bytes >= PAGE_BYTES { within == 0 } else { within + self.length_bytes <= PAGE_BYTES }
     }
 

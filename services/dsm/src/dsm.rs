@@ -20,7 +20,8 @@ use crate::{
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
 ///   [`manager`](Self::manager), [`home`](Self::home), [`lock_successor`](Self::lock_successor);
-/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`alloc`](Self::alloc), [`lock`](Self::lock),
+/// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`push`](Self::push), [`alloc`](Self::alloc),
+///   [`alloc_rows`](Self::alloc_rows), [`lock`](Self::lock),
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`handle_fetched`](Self::handle_fetched),
@@ -129,7 +130,27 @@ impl Dsm {
         self.coherence.prefetch(&mut self.context, (view, page), access)
     }
 
-    /// Begins to allocate a minipage of `bytes` bytes, zero and writable in this rank. A resume always follows, with
+    /// Tells rank `to` that it will read the bytes of `run`, which may be of several minipages: it requests the first of them, as
+    /// [`prefetch`](Self::prefetch) does, up to [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) at a time. The thread continues. Does nothing for
+    /// lazily consistent memory, which is out of date before the other rank synchronises with this one.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRank`]; [`Error::OwnRank`]; [`Error::NotShared`], for bytes outside the segment.
+    pub fn push(&mut self, now_ns: u64, thread: Thread, to: Rank, run: Minipage) -> Result<(), Error> {
+        self.release_holds(now_ns);
+        self.begin(thread)?;
+        let Config { rank, ranks, pages, views, .. } = *self.config();
+        Error::check_push(rank, to, ranks)?;
+        if !run.is_within(pages, views) {
+            return Err(Error::NotShared { view: run.view, page: run.first_page() });
+        }
+        if run.view > 0 || self.coherence.lazy().is_none() {
+            self.context.send(to, Message::Push { run });
+        }
+        Ok(())
+    }
+
+    /// Begins to allocate `bytes` bytes, zero and writable in this rank: a minipage, or one a page if they are more than a page. A resume always follows, with
     /// [`Outcome::Allocated`](crate::Outcome::Allocated) or [`Error::OutOfMemory`].
     ///
     /// A minipage of 64 bytes to a page is aligned to 64 bytes, a shorter one to 16, a longer one to a page.
@@ -139,11 +160,33 @@ impl Dsm {
 
     /// As [`alloc`](Self::alloc), with options.
     ///
+    /// # Errors
+    /// Options that the job cannot fulfil: [`Error::Unit`], [`Error::UnknownRank`], [`Error::OtherProtocol`].
+    ///
     /// An allocation may be sequentially consistent beside lazy ones. Accesses to it do not synchronise these: a flag in the one does not
     /// publish data in the other.
     pub fn alloc_with(&mut self, thread: Thread, bytes: u64, options: AllocOptions) -> Result<(), Error> {
         self.begin(thread)?;
         self.allocation.alloc(&mut self.context, &mut self.coherence, thread, bytes, options)
+    }
+
+    /// Begins to allocate `rows` rows of `row_bytes` bytes, all zero and writable in this rank. A resume always follows, with
+    /// [`Outcome::Allocated`](crate::Outcome::Allocated) and the address of the first row, or [`Error::OutOfMemory`].
+    ///
+    /// Under [`Protocol::Minipages`](crate::Protocol::Minipages) each row is a minipage, where [`Units`](crate::Units) says. Otherwise they
+    /// are adjacent.
+    ///
+    /// # Errors
+    /// [`Error::NoRows`]; [`Error::UnitOfRows`], for options with a unit; those of [`alloc_with`](Self::alloc_with).
+    pub fn alloc_rows(
+        &mut self,
+        thread: Thread,
+        rows: u64,
+        row_bytes: u64,
+        options: AllocOptions,
+    ) -> Result<(), Error> {
+        self.begin(thread)?;
+        self.allocation.alloc_rows(&mut self.context, &mut self.coherence, thread, (rows, row_bytes), options)
     }
 
     /// Locks. `Done`: the thread has the lock (the token was here and idle). `Pending`: a resume with
@@ -301,6 +344,10 @@ impl Dsm {
             }
             Message::RegisterAt { minipage, thread, home } => {
                 allocation::handle_register(context, coherence, from, minipage, thread, Some(home))
+            }
+            Message::Push { run } => coherence.handle_push(context, run),
+            Message::RegisterUnits { units, thread } => {
+                allocation::handle_register_units(context, coherence, from, units, thread)
             }
             Message::Registered { thread } => allocation::handle_registered(context, thread),
             Message::ChunkRequest { thread, need_pages, want_pages } => {

@@ -7,7 +7,7 @@
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
 //! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
 
-use crate::{Access, Key, Message, Minipage, Round};
+use crate::{Access, Key, Message, Minipage, Round, Units};
 use thiserror::Error;
 
 /// Longest message without its payload, in bytes.
@@ -94,6 +94,8 @@ layouts! {
     30 HomeTaken { page }
     31 Changed { page interval }
     32 Overlap { page other interval start length }
+    33 RegisterUnits { thread units }
+    34 Push { run }
 }
 
 impl Message {
@@ -232,6 +234,7 @@ macro_rules! records {
 records! {
     Key { view page }
     Minipage { view offset_bytes length_bytes }
+    Units { view first_page length_bytes unit_bytes }
     Round { barrier epoch root value }
 }
 
@@ -244,7 +247,7 @@ mod tests {
     /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
         let bytes = proptest::array::uniform32(any::<u8>());
-        (1u8..=32, bytes).prop_map(|(kind, mut bytes)| {
+        (1u8..=34, bytes).prop_map(|(kind, mut bytes)| {
             if matches!(kind, 1 | 3 | 4) {
                 bytes[..3].iter_mut().for_each(|flag| *flag &= 1);
             }
@@ -278,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..35) {
+        fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..37) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
                 *first = kind;

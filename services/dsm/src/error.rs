@@ -35,6 +35,19 @@ pub enum Error {
         /// Bytes of the allocation.
         length_bytes: u64,
     },
+    /// No rows, or rows of no bytes.
+    #[error("{rows} rows of {row_bytes} bytes have no address; ask for at least 1 row of 1 byte")]
+    NoRows {
+        rows: u64,
+        /// Bytes of a row.
+        row_bytes: u64,
+    },
+    /// Rows with a unit.
+    #[error("rows of {row_bytes} bytes are units already; allocate them without a unit, or an array with one")]
+    UnitOfRows {
+        /// Bytes of a row.
+        row_bytes: u64,
+    },
     /// A thread number beyond the configured ones.
     #[error("thread {thread} is beyond the {threads} configured threads of this rank; configure more")]
     UnknownThread {
@@ -101,6 +114,9 @@ pub enum Error {
         /// Views of the job.
         views: u16,
     },
+    /// A rank gives something to itself.
+    #[error("rank {rank} pushes to itself; name another rank")]
+    OwnRank { rank: Rank },
     /// A rank number outside the job.
     #[error("rank {rank} is outside the job of {ranks} ranks")]
     UnknownRank {
@@ -108,6 +124,20 @@ pub enum Error {
         /// Ranks of the job.
         ranks: u16,
     },
+}
+
+impl Error {
+    /// Whether rank `from` of `ranks` can push something to rank `to`.
+    ///
+    /// # Errors
+    /// [`UnknownRank`](Self::UnknownRank), [`OwnRank`](Self::OwnRank).
+    pub fn check_push(from: Rank, to: Rank, ranks: u16) -> Result<(), Self> {
+        match to {
+            rank if rank >= ranks => Err(Self::UnknownRank { rank, ranks }),
+            rank if rank == from => Err(Self::OwnRank { rank }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A message that a correct peer would not send; it was not applied.

@@ -106,6 +106,7 @@ mod sequential;
 mod spread;
 mod synchronisation;
 mod tables;
+mod units;
 
 pub use action::{Action, Outcome, Progress};
 pub use address::{Access, Address, Key, Minipage, PAGE_BYTES, Protection};
@@ -119,6 +120,7 @@ pub use lazy::Race;
 pub use message::{Message, Round};
 pub use protocol::{Protocol, ProtocolMismatch, UnknownProtocol};
 pub use synchronisation::WaitedBarrier;
+pub use units::Units;
 
 /// The number of a process in its job, from 0.
 pub type Rank = u16;

@@ -1,6 +1,6 @@
 //! Messages between ranks.
 
-use crate::{Access, Barrier, Key, Lock, Minipage, Rank, Thread};
+use crate::{Access, Barrier, Key, Lock, Minipage, Rank, Thread, Units};
 
 /// A message between two ranks. `key` names a minipage; `thread` is the requester's thread on whose behalf it travels; in messages about a
 /// minipage, a number beyond the last thread denotes a prefetch.
@@ -53,7 +53,11 @@ pub enum Message {
     Done { thread: Thread, key: Key },
     /// Allocating rank → manager (or everybody, if longer than a page): a new minipage, which I own.
     Register { minipage: Minipage, thread: Thread },
-    /// The answer to `Register`.
+    /// Allocating rank → everybody: new minipages of one allocation, which I own.
+    RegisterUnits { units: Units, thread: Thread },
+    /// Any rank → rank: you will read these bytes. A hint.
+    Push { run: Minipage },
+    /// The answer to `Register`, `RegisterUnits` and `RegisterAt`.
     Registered { thread: Thread },
     /// Any rank → rank 0: requests pages to allocate from.
     ChunkRequest {

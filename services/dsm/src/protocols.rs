@@ -4,11 +4,15 @@ use crate::coherence::{Coherence, Release};
 use crate::context::Context;
 use crate::lazy::Lazy;
 use crate::sequential::SequentialConsistency;
+use crate::units::Units;
 use crate::{
     Access, Barrier, Config, ConfigError, Error, Message, Minipage, Progress, Protection, Protocol, Rank, Thread,
     Violation,
 };
 use alloc::boxed::Box;
+
+/// Minipages of a run that is pushed to which a rank pays heed.
+const MOST_PUSHED: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Protocols {
@@ -79,6 +83,24 @@ impl Protocols {
         }
     }
 
+    /// Another rank says what a thread of this one will read: requests the first [`MOST_PUSHED`] pages of it.
+    pub(crate) fn handle_push(&mut self, context: &mut Context, run: Minipage) -> Result<(), Violation> {
+        let Config { pages, views, .. } = *context.config();
+        if !run.is_within(pages, views) || self.lazy_at(run.view).is_some() {
+            return Err(Violation::OutOfRange);
+        }
+        let end = run.first_page() + run.pages();
+        let mut page = run.first_page();
+        for _ in 0..MOST_PUSHED {
+            if page >= end || self.sequential.prefetch(context, run.view, page, Access::Read) != Ok(true) {
+                break;
+            }
+            let known = self.sequential.minipage_at(run.view, page);
+            page = known.map_or(page + 1, |(minipage, _)| minipage.first_page() + minipage.pages());
+        }
+        Ok(())
+    }
+
     /// Handles a message about coherence from another rank of the job.
     pub(crate) fn handle_message(
         &mut self,
@@ -132,6 +154,15 @@ impl Protocols {
             Some(lazy) if minipage.view == 0 => lazy.is_free(minipage),
             _ => self.sequential.is_free(minipage),
         }
+    }
+
+    /// Enters minipages that `creator` has allocated: this rank, if their pages are free here, or another that has sent them.
+    pub(crate) fn enter_units(&mut self, creator: Rank, units: Units) -> Result<(), Violation> {
+        if self.lazy.is_some() && units.view == 0 || !self.sequential.are_free(&units) {
+            return Err(Violation::Minipage);
+        }
+        self.sequential.enter_units(creator, units);
+        Ok(())
     }
 
     /// Enters a new allocation of this rank, whose pages must be free here.

@@ -8,7 +8,9 @@ pub(crate) mod random;
 #[path = "hostile/messages.rs"]
 mod messages;
 
-use mapwire_dsm::{Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Protocol};
+use mapwire_dsm::{
+    Access, Action, AllocOptions, Config, Dsm, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Protocol, Unit,
+};
 use messages::{KINDS, PAGES, THREADS, VIEWS, answer, message, minipage, number, payload};
 use random::Random;
 
@@ -142,7 +144,15 @@ impl Attacked {
         }
         let waits = match random.below(7) {
             0 | 1 => self.dsm.handle_fault(now_ns, thread, view, page, access) == Ok(pending),
-            2 => self.dsm.alloc(thread, number(random, 9000)).is_ok(),
+            2 => {
+                let bytes = number(random, 9000);
+                let unit = if random.chance(50) { Unit::Auto } else { Unit::Bytes(number(random, bytes.max(1))) };
+                let options = AllocOptions { unit, ..AllocOptions::default() };
+                match random.below(3) {
+                    0 => self.dsm.alloc_rows(thread, number(random, 9), bytes, options).is_ok(),
+                    _ => self.dsm.alloc_with(thread, bytes, options).is_ok(),
+                }
+            }
             3 => self.dsm.lock(thread, lock) == Ok(pending),
             4 => {
                 let _ = self.dsm.unlock(thread, lock);

@@ -6,7 +6,7 @@ mod allocations;
 #[path = "protocol/net.rs"]
 mod net;
 
-use mapwire_dsm::{Access, Config, Counters, Dsm, Protocol};
+use mapwire_dsm::{Access, Config, Counters, Dsm, Message, Protocol, Unit, Units};
 use net::Net;
 
 #[test]
@@ -55,7 +55,14 @@ fn exercise(ranks: u16, rounds: u32) {
     let mut net = Net::new(Config { hold_ns: 1000, participants: 2, ..Config::new(0, ranks, 3, 512, 8) });
     let minipages: Vec<_> = (0..40).map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 })).collect();
 
+    let mut minipages = minipages;
+    for units in [net.array(1, 40_000, Unit::Auto), net.rows(2, 40, 100), net.rows(3, 3, 9000)] {
+        minipages.extend((0..units.count()).map(|number| units.unit(number, 8).unwrap()).step_by(7));
+    }
+    let others = Units { view: 0, first_page: 490, length_bytes: 10 * 4096, unit_bytes: 4096 };
     let before = allocations::calls();
+    net.rank(0).handle_message(0, 1, Message::RegisterUnits { units: others, thread: 0 }, &[]).unwrap();
+    net.rank(0).poll_action().unwrap();
     for round in 0..rounds {
         for (at, &minipage) in minipages.iter().enumerate() {
             net.clear();

@@ -1,6 +1,6 @@
 //! Threads of the program: deeds one after the other.
 
-use mapwire_dsm::{Access, Address, Error, Outcome as DsmOutcome, PAGE_BYTES, Progress};
+use mapwire_dsm::{Access, Address, AllocOptions, Error, Outcome as DsmOutcome, PAGE_BYTES, Progress, Unit};
 use mapwire_node::SharedEnd;
 
 use crate::hardware::Cost;
@@ -161,7 +161,10 @@ impl Run<'_> {
         let over = |done: Result<(), Error>| done.map(|()| Progress::Done);
         let progress = match entry.deed {
             Deed::Compute(_) => Ok(Progress::Done),
-            Deed::Allocate { bytes, .. } => pending(dsm.alloc(thread, bytes)),
+            Deed::Allocate { bytes, .. } => {
+                let options = AllocOptions { unit: Unit::Whole, ..AllocOptions::default() };
+                pending(dsm.alloc_with(thread, bytes, options))
+            }
             Deed::Touch { minipage, writes } => {
                 let (view, page) = at(minipage, minipages);
                 dsm.handle_fault(now_ns, thread, view, page, access(writes))

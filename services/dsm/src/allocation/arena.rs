@@ -1,11 +1,13 @@
 //! Placement of allocations: pages from rank 0, minipages packed into them.
 //!
 //! Rank 0's [`ChunkPool`] hands out runs of pages, each once. A rank's [`Arena`] cuts its runs: an allocation
-//! of at least a page takes whole pages in view 0; smaller ones share a page, each in the next view
+//! of at least a page takes whole pages in the first view; smaller ones share a page, each in the next view
 //! (Millipage §2.1), until bytes or views run out. The unused end of a long allocation's last page takes small
 //! ones too, in the views after the first.
 
+use super::{Place, Wanted};
 use crate::address::{Minipage, PAGE_BYTES};
+use crate::units::{Units, align};
 
 #[derive(Debug)]
 pub(super) struct ChunkPool {
@@ -72,11 +74,6 @@ pub(super) fn pages_for(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Alignment in bytes: allocations shorter than a cache line are as close as with `malloc`; others have lines of their own.
-fn align(bytes: u64) -> u64 {
-    if bytes < 64 { 16 } else { 64 }
-}
-
 impl Arena {
     pub(super) fn new(packing: Packing) -> Self {
         let full = Packed { page: 0, used_bytes: PAGE_BYTES, next_view: 0 };
@@ -98,7 +95,25 @@ impl Arena {
         self.runs.iter().map(|run| u64::from(run.pages) * PAGE_BYTES).sum()
     }
 
-    /// Places an allocation of at least one byte; `None` if [`add`](Self::add) must first supply the pages given by [`pages_for`].
+    /// View of what takes whole pages.
+    pub(super) fn first_view(&self) -> u16 {
+        self.packing.first()
+    }
+
+    /// Places what is wanted; `None` if [`add`](Self::add) must first supply its pages.
+    pub(super) fn place(&mut self, wanted: Wanted) -> Option<Place> {
+        let Wanted { bytes, unit_bytes, pages, .. } = wanted;
+        if unit_bytes >= bytes {
+            return self.reserve(bytes).map(Place::One);
+        }
+        // Small ones may share the last page of an array, in other views than the first, but none of rows, which may use all views.
+        let is_array = unit_bytes.is_multiple_of(PAGE_BYTES);
+        let last_bytes = if is_array { bytes - u64::from(pages - 1) * PAGE_BYTES } else { PAGE_BYTES };
+        let first_page = self.reserve_pages(pages, last_bytes)?;
+        Some(Place::Several(Units { view: self.first_view(), first_page, length_bytes: bytes, unit_bytes }))
+    }
+
+    /// Places a minipage of at least one byte; `None` if the pages given by [`pages_for`] are missing.
     pub(super) fn reserve(&mut self, bytes: u64) -> Option<Minipage> {
         if bytes < PAGE_BYTES
             && let Some(minipage) = self.packed.reserve(bytes, self.packing)
@@ -106,21 +121,22 @@ impl Arena {
             return Some(minipage);
         }
         let need = pages_for(bytes);
-        let run = self.runs.iter_mut().find(|run| run.pages >= need)?;
-        let first_view = self.packing.first();
-        let page = run.first;
-        run.first += need;
-        run.pages -= need;
-        let start = u64::from(page) * PAGE_BYTES;
-        let tail = Packed {
-            page: page + need - 1,
-            used_bytes: bytes - u64::from(need - 1) * PAGE_BYTES,
-            next_view: self.packing.next(first_view),
-        };
+        let page = self.reserve_pages(need, bytes.saturating_sub(u64::from(need - 1) * PAGE_BYTES))?;
+        Some(Minipage { view: self.first_view(), offset_bytes: u64::from(page) * PAGE_BYTES, length_bytes: bytes })
+    }
+
+    /// Takes pages, of which the last is used up to `last_bytes`; returns the first.
+    fn reserve_pages(&mut self, pages: u32, last_bytes: u64) -> Option<u32> {
+        let run = self.runs.iter_mut().find(|run| run.pages >= pages)?;
+        let first = run.first;
+        run.first += pages;
+        run.pages -= pages;
+        let next_view = self.packing.next(self.packing.first());
+        let tail = Packed { page: first + pages - 1, used_bytes: last_bytes, next_view };
         if tail.room(self.packing) > self.packed.room(self.packing) {
             self.packed = tail;
         }
-        Some(Minipage { view: first_view, offset_bytes: start, length_bytes: bytes })
+        Some(first)
     }
 }
 

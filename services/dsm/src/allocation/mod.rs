@@ -1,10 +1,12 @@
-//! Announces minipages: a rank requests pages from rank 0, and tells the manager of a minipage before the program gets its address.
+//! Announces minipages: a rank requests pages from rank 0, and tells the manager of a minipage before the program gets its address. Those
+//! of an allocation of several are told of together, to all ranks.
 
 mod arena;
 mod unit;
 
 use crate::context::{Context, Wait};
 use crate::protocols::Protocols;
+use crate::units::Units;
 use crate::{Address, Config, Error, Message, Minipage, Outcome, PAGE_BYTES, Protocol, Rank, Thread, Violation};
 use arena::{Arena, ChunkPool, Packing, pages_for};
 pub use unit::Unit;
@@ -24,8 +26,18 @@ pub struct AllocOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     bytes: u64,
+    /// Less than all of it for an allocation of several minipages.
+    unit_bytes: u64,
+    /// Pages that it needs unless it shares some.
+    pages: u32,
     protocol: Protocol,
     home: Option<Rank>,
+}
+
+/// A place in the segment for an allocation.
+enum Place {
+    One(Minipage),
+    Several(Units),
 }
 
 /// The allocator of one rank.
@@ -64,20 +76,37 @@ impl Allocation {
         bytes: u64,
         options: AllocOptions,
     ) -> Result<(), Error> {
-        let &Config { protocol: of_job, views, ranks, .. } = context.config();
-        let AllocOptions { protocol, home, unit } = options;
-        let protocol = protocol.unwrap_or(of_job);
-        unit.of(bytes)?;
-        if let Some(rank) = home.filter(|&home| home >= ranks) {
-            return Err(Error::UnknownRank { rank, ranks });
-        }
-        let has_view = protocol == of_job || (of_job == Protocol::Hlrc && views > 1);
-        if !has_view || (home.is_some() && protocol != Protocol::Hlrc) {
-            return Err(Error::OtherProtocol { protocol: of_job, views });
-        }
+        let unit_bytes = options.unit.of(bytes)?;
+        let (protocol, home) = checked(context.config(), options)?;
         // Pages with a home of their own are not shared with other allocations.
         let bytes = if home.is_some() { bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes) } else { bytes };
-        let wanted = Wanted { bytes, protocol, home };
+        let unit_bytes = if protocol == Protocol::Hlrc { bytes } else { unit_bytes };
+        let wanted = Wanted { bytes, unit_bytes, pages: pages_for(bytes), protocol, home };
+        context.set_wait(thread, Wait::Pages(wanted));
+        self.place(context, coherence, thread, wanted);
+        Ok(())
+    }
+
+    /// Begins to allocate `rows` rows of `row_bytes` bytes, for an idle thread.
+    pub(crate) fn alloc_rows(
+        &mut self,
+        context: &mut Context,
+        coherence: &mut Protocols,
+        thread: Thread,
+        (rows, row_bytes): (u64, u64),
+        options: AllocOptions,
+    ) -> Result<(), Error> {
+        let bytes = options.unit.of_rows(rows, row_bytes)?;
+        let (protocol, _) = checked(context.config(), options)?;
+        if protocol == Protocol::Hlrc || rows == 1 {
+            let options = AllocOptions { unit: Unit::Whole, ..options };
+            return self.alloc(context, coherence, thread, bytes, options);
+        }
+        let views = context.config().views;
+        let view = self.arena(context, protocol).first_view();
+        let units = Units { view, first_page: 0, length_bytes: bytes, unit_bytes: row_bytes };
+        let pages = u32::try_from(units.pages(views)).unwrap_or(u32::MAX);
+        let wanted = Wanted { bytes, unit_bytes: row_bytes, pages, protocol, home: None };
         context.set_wait(thread, Wait::Pages(wanted));
         self.place(context, coherence, thread, wanted);
         Ok(())
@@ -89,16 +118,21 @@ impl Allocation {
 
     /// Places an allocation, or requests pages for it unless another thread has.
     fn place(&mut self, context: &mut Context, coherence: &mut Protocols, thread: Thread, wanted: Wanted) {
-        let Wanted { bytes, protocol, home } = wanted;
-        while let Some(minipage) = self.arena(context, protocol).reserve(bytes) {
+        while let Some(place) = self.arena(context, wanted.protocol).place(wanted) {
             // If pages are taken, rank 0 gave them out twice; they are skipped.
-            if coherence.is_free(&minipage) {
-                return make_known(context, coherence, thread, minipage, home);
+            match place {
+                Place::One(minipage) if coherence.is_free(&minipage) => {
+                    return make_known(context, coherence, thread, minipage, wanted.home);
+                }
+                Place::Several(units) if coherence.enter_units(context.rank(), units).is_ok() => {
+                    return make_units_known(context, thread, units);
+                }
+                _ => {}
             }
         }
         if self.asker.is_none() {
             self.asker = Some(thread);
-            let need_pages = pages_for(bytes);
+            let need_pages = wanted.pages;
             let want_pages = context.config().chunk_pages;
             if context.rank() != 0 {
                 context.send(0, Message::ChunkRequest { thread, need_pages, want_pages });
@@ -201,11 +235,26 @@ impl Allocation {
             return Err(Violation::NotManager);
         }
         match context.wait(thread) {
-            Some(Wait::Pages(wanted)) if self.asker == Some(thread) => Ok(pages_for(wanted.bytes)),
+            Some(Wait::Pages(wanted)) if self.asker == Some(thread) => Ok(wanted.pages),
             Some(_) => Err(Violation::Unasked),
             None => Err(Violation::OutOfRange),
         }
     }
+}
+
+/// The protocol and the home that an allocation gets.
+fn checked(config: &Config, options: AllocOptions) -> Result<(Protocol, Option<Rank>), Error> {
+    let &Config { protocol: of_job, views, ranks, .. } = config;
+    let AllocOptions { protocol, home, .. } = options;
+    let protocol = protocol.unwrap_or(of_job);
+    if let Some(rank) = home.filter(|&home| home >= ranks) {
+        return Err(Error::UnknownRank { rank, ranks });
+    }
+    let has_view = protocol == of_job || (of_job == Protocol::Hlrc && views > 1);
+    if !has_view || (home.is_some() && protocol != Protocol::Hlrc) {
+        return Err(Error::OtherProtocol { protocol: of_job, views });
+    }
+    Ok((protocol, home))
 }
 
 /// Enters a minipage here, and tells the ranks that must know of it.
@@ -217,9 +266,7 @@ fn make_known(
     home: Option<Rank>,
 ) {
     coherence.create(context, minipage, home);
-    let counters = context.counters_mut();
-    counters.allocations += 1;
-    counters.allocated_bytes += minipage.length_bytes;
+    count(context, minipage.length_bytes);
     let mut left = 0;
     for to in 0..context.ranks() {
         if to != context.rank() && coherence.must_know(&minipage, home, to) {
@@ -235,6 +282,22 @@ fn make_known(
     }
     let address = Address { view: minipage.view, offset_bytes: minipage.offset_bytes };
     wait_for_registration(context, thread, left, address);
+}
+
+/// Tells all ranks of minipages that are entered here.
+fn make_units_known(context: &mut Context, thread: Thread, units: Units) {
+    count(context, units.length_bytes);
+    let me = context.rank();
+    for to in (0..context.ranks()).filter(|&to| to != me) {
+        context.send(to, Message::RegisterUnits { units, thread });
+    }
+    wait_for_registration(context, thread, context.ranks() - 1, units.address());
+}
+
+fn count(context: &mut Context, bytes: u64) {
+    let counters = context.counters_mut();
+    counters.allocations += 1;
+    counters.allocated_bytes += bytes;
 }
 
 fn wait_for_registration(context: &mut Context, thread: Thread, left: u16, address: Address) {
@@ -261,6 +324,22 @@ pub(crate) fn handle_register(
         return Err(Violation::OutOfRange);
     }
     coherence.enter(from, minipage, home)?;
+    context.send(from, Message::Registered { thread });
+    Ok(())
+}
+
+pub(crate) fn handle_register_units(
+    context: &mut Context,
+    coherence: &mut Protocols,
+    from: Rank,
+    units: Units,
+    thread: Thread,
+) -> Result<(), Violation> {
+    let config = context.config();
+    if !units.are_well_formed(config.pages, config.views) || thread >= config.threads {
+        return Err(Violation::OutOfRange);
+    }
+    coherence.enter_units(from, units)?;
     context.send(from, Message::Registered { thread });
     Ok(())
 }

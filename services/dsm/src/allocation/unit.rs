@@ -31,6 +31,20 @@ impl Unit {
         };
         Ok(unit_bytes.min(length_bytes))
     }
+
+    /// Bytes of `rows` rows of `row_bytes`, which are units themselves; saturates at 64 bits.
+    ///
+    /// # Errors
+    /// [`Error::NoRows`]; [`Error::UnitOfRows`], unless this is [`Auto`](Self::Auto).
+    pub fn of_rows(self, rows: u64, row_bytes: u64) -> Result<u64, Error> {
+        if rows == 0 || row_bytes == 0 {
+            return Err(Error::NoRows { rows, row_bytes });
+        }
+        if self != Unit::Auto {
+            return Err(Error::UnitOfRows { row_bytes });
+        }
+        Ok(rows.saturating_mul(row_bytes))
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl SequentialConsistency {
             return Err(Violation::OutOfRange);
         }
         let entry = self.managed(key).ok_or(Violation::NotManager)?;
-        if !self.directory.is_registered(entry) {
+        if !self.is_registered(key, entry) {
             context.send(request.requester, Message::Refuse { thread, key });
         } else if self.directory.enqueue(entry, request) {
             self.serve_waiting(context, key);

@@ -10,6 +10,7 @@ mod directory;
 mod holds;
 mod manager;
 mod map;
+mod ranges;
 mod requests;
 
 use crate::address::Key;
@@ -17,6 +18,7 @@ use crate::config::{Config, ConfigError};
 use crate::context::Context;
 use crate::ranks::RankSets;
 use crate::spread::Spread;
+use crate::units::Units;
 use crate::{Access, Message, Minipage, Protection, Rank, Thread, Violation};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -143,7 +145,7 @@ impl SequentialConsistency {
             pages,
             views,
             spread: Spread::new(ranks),
-            map: Map::new(pages, views).ok_or(too_large)?,
+            map: Map::new(rank, pages, views).ok_or(too_large)?,
             directory: Directory::new(rows, views, ranks, requests).ok_or(too_large)?,
             requests: vec![None; usize::from(requests)],
             asked: 0,
@@ -171,6 +173,25 @@ impl SequentialConsistency {
     fn managed(&self, key: Key) -> Option<Entry> {
         let mine = self.spread.manager(key.page) == self.rank;
         mine.then(|| self.directory.entry(key, self.spread.row(key.page)))
+    }
+
+    /// Whether a minipage that this rank manages, with that entry, is known here. The first request for one of a range enters it.
+    fn is_registered(&mut self, key: Key, entry: Entry) -> bool {
+        if !self.directory.is_registered(entry)
+            && let Some(creator) = self.map.creator(key)
+        {
+            self.directory.register(entry, creator);
+        }
+        self.directory.is_registered(entry)
+    }
+
+    /// Opens what this rank has allocated and not touched before. False if it was open.
+    fn open(&mut self, context: &mut Context, key: Key) -> bool {
+        let run = self.map.open(key);
+        if let Some(run) = run {
+            context.protect(run, Protection::Write);
+        }
+        run.is_some()
     }
 
     /// Checks the key in a message.
@@ -230,6 +251,17 @@ impl SequentialConsistency {
         if let Some(entry) = self.managed(minipage.key()) {
             self.directory.register(entry, self.rank);
         }
+    }
+
+    /// As [`is_free`](Self::is_free), of several minipages, which must be well-formed.
+    pub(crate) fn are_free(&self, units: &Units) -> bool {
+        self.map.are_free(units)
+    }
+
+    /// Enters new minipages that `creator` has allocated, which every rank must know and whose pages must be free here: all zero. The
+    /// creator may write; its pages open when it does.
+    pub(crate) fn enter_units(&mut self, creator: Rank, units: Units) {
+        self.map.insert_units(units, creator);
     }
 
     /// Its manager, or everybody if it is longer than a page: a rank that faults in the middle of it must know where it begins.

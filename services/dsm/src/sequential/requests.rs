@@ -19,11 +19,13 @@ impl SequentialConsistency {
     ) -> Result<Progress, Error> {
         let key = self.key_at(view, page)?;
         let page = page as u32;
-        let counters = context.counters_mut();
         if self.map.protection(key).allows(access) {
-            counters.spurious_faults += 1;
+            if !self.open(context, key) {
+                context.counters_mut().spurious_faults += 1;
+            }
             return Ok(Progress::Done);
         }
+        let counters = context.counters_mut();
         match access {
             Access::Read => counters.read_faults += 1,
             Access::Write => counters.write_faults += 1,
@@ -97,7 +99,7 @@ impl SequentialConsistency {
             Some(entry) => {
                 let requester = self.rank;
                 let request = Waiting { requester, thread, access };
-                if self.directory.is_registered(entry) && self.directory.enqueue(entry, request) {
+                if self.is_registered(key, entry) && self.directory.enqueue(entry, request) {
                     self.serve_waiting(context, key);
                 } else {
                     self.refused(context, thread, key);

@@ -1,6 +1,6 @@
 //! Messages of a hostile rank: valid except for what is drawn wrong. The [`Random`] of the parent module draws them.
 
-use mapwire_dsm::{Access, Message, Minipage, Round};
+use mapwire_dsm::{Access, Message, Minipage, Round, Units};
 
 use super::Random;
 
@@ -9,7 +9,7 @@ pub(crate) const THREADS: u16 = 2;
 pub(crate) const PAGES: u32 = 24;
 pub(crate) const VIEWS: u16 = 3;
 /// Kinds of message, from 1, and one more.
-pub(crate) const KINDS: usize = 33;
+pub(crate) const KINDS: usize = 35;
 
 /// Mostly a number that could be right, sometimes one that cannot.
 pub(crate) fn number(random: &mut Random, likely: u64) -> u64 {
@@ -36,6 +36,21 @@ pub(crate) fn minipage(random: &mut Random, known: &[Minipage]) -> Minipage {
         view: number(random, u64::from(VIEWS)) as u16,
         offset_bytes: page.wrapping_mul(4096).wrapping_add(within),
         length_bytes,
+    }
+}
+
+fn units(random: &mut Random) -> Units {
+    let unit_bytes = match random.below(4) {
+        0 => 4096,
+        1 => 8192,
+        2 => number(random, 9000),
+        _ => number(random, 300),
+    };
+    Units {
+        view: number(random, u64::from(VIEWS)) as u16,
+        first_page: number(random, u64::from(PAGES)) as u32,
+        length_bytes: unit_bytes.wrapping_mul(1 + random.below(5)).wrapping_sub(random.below(2)),
+        unit_bytes,
     }
 }
 
@@ -70,7 +85,9 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_la
         5 => Message::Invalidate { key, requester: rank, thread },
         6 => Message::InvalidateAck { thread, key },
         7 => Message::Done { thread, key },
+        8 if random.chance(50) => Message::RegisterUnits { units: units(random), thread },
         8 => Message::Register { minipage, thread },
+        9 if random.chance(50) => Message::Push { run: minipage },
         9 => Message::Registered { thread },
         10 => Message::ChunkRequest { thread, need_pages: pages, want_pages: left },
         11 => Message::ChunkGrant { thread, first_page: left, pages },
@@ -142,7 +159,7 @@ pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ra
         }
         Message::Grant { minipage, thread, .. } => Message::Done { thread, key: minipage.key() },
         Message::Invalidate { key, thread, .. } => Message::InvalidateAck { thread, key },
-        Message::Register { thread, .. } => Message::Registered { thread },
+        Message::Register { thread, .. } | Message::RegisterUnits { thread, .. } => Message::Registered { thread },
         Message::ChunkRequest { thread, need_pages, .. } if random.chance(90) => {
             let first_page = random.below(u64::from(PAGES)) as u32;
             Message::ChunkGrant { thread, first_page, pages: need_pages.wrapping_add(random.below(2) as u32) }

@@ -1,8 +1,8 @@
 //! A few ranks and an orderly network: messages arrive in the order in which they were sent, one step at a time.
 
 use mapwire_dsm::{
-    Access, Action, Config, Dsm, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message, Minipage, Outcome, Progress, Protocol,
-    Rank, Thread,
+    Access, Action, Address, AllocOptions, Config, Dsm, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, Message, Minipage,
+    Outcome, PAGE_BYTES, Progress, Protocol, Rank, Thread, Unit, Units,
 };
 use std::collections::VecDeque;
 
@@ -111,14 +111,36 @@ impl Net {
         self.delivered = 0;
     }
 
+    /// A single minipage.
     pub(crate) fn alloc(&mut self, rank: Rank, bytes: u64) -> Minipage {
+        let options = AllocOptions { unit: Unit::Whole, ..AllocOptions::default() };
+        let Address { view, offset_bytes } = self.allocated(rank, |dsm| dsm.alloc_with(0, bytes, options).unwrap());
+        Minipage { view, offset_bytes, length_bytes: bytes }
+    }
+
+    /// An array of several.
+    pub(crate) fn array(&mut self, rank: Rank, length_bytes: u64, unit: Unit) -> Units {
+        let options = AllocOptions { unit, ..AllocOptions::default() };
+        let at = self.allocated(rank, |dsm| dsm.alloc_with(0, length_bytes, options).unwrap());
+        let first_page = (at.offset_bytes / PAGE_BYTES) as u32;
+        Units { view: at.view, first_page, length_bytes, unit_bytes: unit.of(length_bytes).unwrap() }
+    }
+
+    /// Several rows.
+    pub(crate) fn rows(&mut self, rank: Rank, rows: u64, unit_bytes: u64) -> Units {
+        let options = AllocOptions::default();
+        let at = self.allocated(rank, |dsm| dsm.alloc_rows(0, rows, unit_bytes, options).unwrap());
+        let first_page = (at.offset_bytes / PAGE_BYTES) as u32;
+        Units { view: at.view, first_page, length_bytes: rows * unit_bytes, unit_bytes }
+    }
+
+    /// Where a rank allocates.
+    pub(crate) fn allocated(&mut self, rank: Rank, alloc: impl FnOnce(&mut Dsm)) -> Address {
         self.clear();
-        self.rank(rank).alloc(0, bytes).unwrap();
+        alloc(self.rank(rank));
         self.settle();
         match self.outcome(rank, 0) {
-            Some((Outcome::Allocated(address), _)) => {
-                Minipage { view: address.view, offset_bytes: address.offset_bytes, length_bytes: bytes }
-            }
+            Some((Outcome::Allocated(address), _)) => address,
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::net::Net;
 use mapwire_dsm::{
-    Access, Action, Config, Error, MAX_PREFETCHES, Message, Minipage, Outcome, Progress, Protection, Rank,
+    Access, Action, Config, Error, MAX_PREFETCHES, Message, Minipage, Outcome, PAGE_BYTES, Progress, Protection, Rank,
+    Unit,
 };
 
 fn net(ranks: Rank) -> Net {
@@ -142,4 +143,50 @@ fn a_grant_that_nobody_has_asked_for_is_refused_whatever_its_number() {
         assert!(net.rank(0).handle_message(0, 1, grant, &[]).is_err());
     }
     assert_eq!(protection(&mut net, 0, page), Protection::None);
+}
+
+#[test]
+fn what_a_rank_pushes_another_fetches_before_it_reads() {
+    let mut net = Net::new(Config { hold_ns: 0, ..Config::new(0, 3, 2, 512, 4) });
+    let array = net.array(1, 40 * PAGE_BYTES, Unit::Auto);
+    let unit = |number| array.unit(number, 4).unwrap();
+    for number in 0..40 {
+        net.fault(1, unit(number), Access::Write);
+    }
+    let run = Minipage { length_bytes: 3 * PAGE_BYTES, ..unit(5) };
+    net.clear();
+    net.rank(1).push(0, 0, 2, run).unwrap();
+    net.settle();
+    for number in 0..40 {
+        let right = if (5..8).contains(&number) { Protection::Read } else { Protection::None };
+        assert_eq!(net.rank(2).minipage_at(0, unit(number).first_page()).unwrap().1, right);
+    }
+    assert_eq!(net.ranks[2].counters().read_faults, 0);
+    // More than can be under way at a time is a hint that is not taken.
+    let all = Minipage { length_bytes: array.length_bytes, ..unit(0) };
+    net.rank(1).push(0, 0, 0, all).unwrap();
+    net.settle();
+    assert_eq!(net.ranks[0].counters().prefetches, u64::from(MAX_PREFETCHES));
+}
+
+#[test]
+fn a_push_to_nobody_to_oneself_or_of_what_is_outside_is_refused_and_one_of_nothing_does_nothing() {
+    let mut net = Net::new(Config::new(0, 3, 2, 512, 4));
+    let page = net.alloc(1, 4096);
+    assert_eq!(net.rank(1).push(0, 0, 3, page), Err(Error::UnknownRank { rank: 3, ranks: 3 }));
+    assert_eq!(net.rank(1).push(0, 0, 1, page), Err(Error::OwnRank { rank: 1 }));
+    for run in [
+        Minipage { view: 4, ..page },
+        Minipage { length_bytes: 0, ..page },
+        Minipage { length_bytes: u64::MAX, ..page },
+        Minipage { offset_bytes: 512 * 4096, ..page },
+    ] {
+        assert!(matches!(net.rank(1).push(0, 0, 2, run), Err(Error::NotShared { .. })));
+        let error = net.rank(2).handle_message(0, 1, Message::Push { run }, &[]).unwrap_err();
+        assert_eq!(error.violation, mapwire_dsm::Violation::OutOfRange);
+    }
+    // Nothing is allocated there.
+    net.rank(1).push(0, 0, 2, Minipage { view: 2, offset_bytes: 4096 * 300, length_bytes: 100 * 4096 }).unwrap();
+    net.settle();
+    net.fault(2, page, Access::Read);
 }

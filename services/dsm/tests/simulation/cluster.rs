@@ -4,7 +4,7 @@
 use crate::program::{Thread, ThreadState};
 use crate::random::Random;
 use mapwire_dsm::Progress;
-use mapwire_dsm::{Action, Address, Config, Dsm, Message, Minipage, Outcome, PAGE_BYTES, Protection, Rank};
+use mapwire_dsm::{Action, Address, Config, Dsm, Message, Minipage, Outcome, PAGE_BYTES, Protection, Rank, Units};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
@@ -108,8 +108,8 @@ pub(crate) struct Cluster {
     pub(crate) allocations_begun: usize,
     /// Allocated minipages, by address.
     pub(crate) minipages: Vec<Minipage>,
-    /// Number of ranks where each minipage is readable, and writable.
-    rights: HashMap<(u16, u64), (u32, u32)>,
+    /// Number of ranks where each page of a view is readable, and writable.
+    rights: HashMap<(u16, usize), (u32, u32)>,
     pub(crate) lock_holders: Vec<Option<(Rank, u16)>>,
     /// The order in which the managers saw the ranks' requests.
     lock_queues: Vec<VecDeque<Rank>>,
@@ -326,21 +326,20 @@ impl Cluster {
         let machine = &mut self.machines[usize::from(rank)];
         let row = usize::from(minipage.view) * self.shape.pages as usize;
         let first = minipage.first_page() as usize;
-        let before = machine.protections[row + first];
-        machine.protections[row + first..row + first + minipage.pages() as usize].fill(protection);
-
-        let key = (minipage.view, minipage.first_page());
-        let (readers, writers) = self.rights.entry(key).or_insert((0, 0));
-        let change = |count: &mut u32, least| {
-            *count -= u32::from(before >= least);
-            *count += u32::from(protection >= least);
-        };
-        change(readers, Protection::Read);
-        change(writers, Protection::Write);
-        assert!(
-            *writers == 0 || (*readers, *writers) == (1, 1),
-            "{minipage:?} has {readers} readers, {writers} of them writers"
-        );
+        for page in first..first + minipage.pages() as usize {
+            let before = core::mem::replace(&mut machine.protections[row + page], protection);
+            let (readers, writers) = self.rights.entry((minipage.view, page)).or_insert((0, 0));
+            let change = |count: &mut u32, least| {
+                *count -= u32::from(before >= least);
+                *count += u32::from(protection >= least);
+            };
+            change(readers, Protection::Read);
+            change(writers, Protection::Write);
+            assert!(
+                *writers == 0 || (*readers, *writers) == (1, 1),
+                "page {page} of {minipage:?} has {readers} readers, {writers} of them writers"
+            );
+        }
         if protection != Protection::None {
             let range = range(&minipage);
             assert!(machine.memory[range.clone()] == self.truth[range], "rank {rank} opens {minipage:?} with old data");
@@ -351,8 +350,8 @@ impl Cluster {
         let index = self.index(rank, thread);
         match (outcome, self.threads[index].state) {
             (Outcome::Locked, ThreadState::Locking(lock)) => self.take_lock(rank, thread, lock),
-            (Outcome::Allocated(address), ThreadState::Allocating(bytes)) => {
-                self.add_minipage(address, bytes);
+            (Outcome::Allocated(address), ThreadState::Allocating { bytes, unit_bytes }) => {
+                self.add_allocation(address, bytes, unit_bytes);
             }
             (Outcome::Passed, ThreadState::InBarrier(phase)) => {
                 let all = u32::from(self.shape.ranks) * u32::from(self.shape.threads);
@@ -369,15 +368,29 @@ impl Cluster {
         assert_eq!(holder, None, "lock {lock} has two holders");
     }
 
-    fn add_minipage(&mut self, address: Address, length_bytes: u64) {
-        let minipage = Minipage { view: address.view, offset_bytes: address.offset_bytes, length_bytes };
+    fn add_allocation(&mut self, address: Address, length_bytes: u64, unit_bytes: u64) {
+        let Address { view, offset_bytes } = address;
+        if unit_bytes >= length_bytes {
+            return self.add_minipage(Minipage { view, offset_bytes, length_bytes });
+        }
+        let units = Units { view, first_page: (offset_bytes / PAGE_BYTES) as u32, length_bytes, unit_bytes };
+        assert_eq!(units.address(), address);
+        for number in 0..units.count() {
+            let minipage = units.unit(number, self.shape.views).unwrap();
+            if minipage.length_bytes >= 8 {
+                self.add_minipage(minipage);
+            }
+        }
+    }
+
+    fn add_minipage(&mut self, minipage: Minipage) {
         let new = range(&minipage);
         for other in &self.minipages {
             let old = range(other);
             assert!(new.end <= old.start || old.end <= new.start, "{minipage:?} overlaps {other:?}");
         }
         self.minipages.push(minipage);
-        if self.counters_at.len() < self.shape.locks as usize && length_bytes >= 8 {
+        if self.counters_at.len() < self.shape.locks as usize && minipage.length_bytes >= 8 {
             self.counters_at.push(minipage);
         }
     }

@@ -1,7 +1,7 @@
 //! Application threads of a simulated job: a few phases of random work, separated by barriers.
 
 use crate::cluster::Cluster;
-use mapwire_dsm::{Access, Error, Minipage, Outcome, PAGE_BYTES, Progress, Rank};
+use mapwire_dsm::{Access, AllocOptions, Error, Minipage, Outcome, PAGE_BYTES, Progress, Rank, Unit};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Thread {
@@ -22,7 +22,7 @@ pub(crate) enum ThreadState {
     Faulting(Access),
     Wild,
     Locking(u32),
-    Allocating(u64),
+    Allocating { bytes: u64, unit_bytes: u64 },
     Greedy(u64),
     InBarrier(u32),
     InBroadcast(u64),
@@ -65,7 +65,7 @@ impl Thread {
             (ThreadState::Faulting(wanted), Outcome::Served(access)) => assert_eq!(access, wanted),
             (ThreadState::Wild, Outcome::Failed(Error::NotShared { .. }))
             | (ThreadState::Locking(_), Outcome::Locked)
-            | (ThreadState::Allocating(_), Outcome::Allocated(_))
+            | (ThreadState::Allocating { .. }, Outcome::Allocated(_))
             | (ThreadState::InBarrier(_), Outcome::Passed) => {}
             (ThreadState::Greedy(bytes), Outcome::Failed(Error::OutOfMemory { asked_bytes, .. })) => {
                 assert_eq!(asked_bytes, bytes);
@@ -215,20 +215,37 @@ impl Cluster {
     fn allocate(&mut self, index: usize) {
         let Thread { rank, thread, .. } = self.threads[index];
         let bytes = match self.random.below(12) {
-            0 => PAGE_BYTES + self.random.below(2 * PAGE_BYTES),
-            1 => PAGE_BYTES,
-            2 => 1 << (30 + self.random.below(34)),
+            0 | 1 => PAGE_BYTES + self.random.below(3 * PAGE_BYTES),
+            2 => PAGE_BYTES,
+            3 => 1 << (30 + self.random.below(34)),
+            4 | 5 => return self.allocate_rows(index),
             _ => 8 + self.random.below(300),
+        };
+        let unit = match self.random.below(3) {
+            0 => Unit::Auto,
+            1 => Unit::Bytes(1 + self.random.below(bytes)),
+            _ => Unit::Whole,
         };
         let greedy = bytes > 1 << 20;
         self.threads[index].state = if greedy {
             ThreadState::Greedy(bytes)
         } else {
             self.allocations_begun += 1;
-            ThreadState::Allocating(bytes)
+            ThreadState::Allocating { bytes, unit_bytes: unit.of(bytes).unwrap() }
         };
         let dsm = &mut self.machines[usize::from(rank)].dsm;
-        dsm.alloc(thread, bytes).unwrap();
+        dsm.alloc_with(thread, bytes, AllocOptions { unit, ..AllocOptions::default() }).unwrap();
+        self.execute(rank);
+    }
+
+    fn allocate_rows(&mut self, index: usize) {
+        let Thread { rank, thread, .. } = self.threads[index];
+        let rows = 1 + self.random.below(5);
+        let unit_bytes = 8 + self.random.below(if rows < 3 { 2 * PAGE_BYTES } else { 700 });
+        self.allocations_begun += 1;
+        self.threads[index].state = ThreadState::Allocating { bytes: rows * unit_bytes, unit_bytes };
+        let dsm = &mut self.machines[usize::from(rank)].dsm;
+        dsm.alloc_rows(thread, rows, unit_bytes, AllocOptions::default()).unwrap();
         self.execute(rank);
     }
 
