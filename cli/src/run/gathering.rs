@@ -16,6 +16,8 @@ use crate::args::RunArgs;
 
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
+/// Folders that others may have left.
+const MOST_LEFT: u32 = 100;
 const PROFILE: &str = "MAPWIRE_PROFILE_FOLDER";
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -69,15 +71,16 @@ pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Fa
     })
 }
 
-/// The folder of the profiles of ranks, where nothing is written beside a file.
-fn temporary() -> PathBuf {
-    std::env::temp_dir().join(format!("mapwire-{}.ranks", std::process::id()))
-}
-
+/// The folder of the profiles of ranks, where nothing is written beside a file. What another left under that name may stand there yet.
 fn temporary_folder() -> io::Result<(OwnedFd, PathBuf)> {
-    let path = temporary();
-    fs::DirBuilder::new().mode(0o700).create(&path)?;
-    Ok((File::open(&path)?.into(), path))
+    for number in 0.. {
+        let path = std::env::temp_dir().join(format!("mapwire-{}.{number}.ranks", std::process::id()));
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => {}
+            made => return made.and_then(|()| Ok((File::open(&path)?.into(), path))),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl Gathering {
@@ -107,7 +110,7 @@ impl Gathering {
         let (folder, path) = match places.pop() {
             None if !has_profiles => return Ok(None),
             None => temporary_folder().map_err(|error| {
-                (1, format!("--summary: no folder can be made in {}: {error}", temporary().display()))
+                (1, format!("--summary: no folder can be made in {}: {error}", std::env::temp_dir().display()))
             })?,
             Some((option, target, beside)) => {
                 beside.private_folder(&format!(".{}.ranks", std::process::id())).map_err(|error| {

@@ -31,9 +31,11 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The rank of a process.
-    pub(super) fn rank(&self, record: &TraceRecord) -> usize {
-        usize::from(record.node.get()) * usize::from(self.processes) + usize::from(record.process.get())
+    /// The rank of a record; `None` of one that has come since the ranks were found.
+    pub(super) fn rank(&self, record: &TraceRecord) -> Option<usize> {
+        let (node, process) = (record.node.get(), record.process.get());
+        let rank = usize::from(node) * usize::from(self.processes) + usize::from(process);
+        (process < self.processes && rank < self.ranks.len()).then_some(rank)
     }
 }
 

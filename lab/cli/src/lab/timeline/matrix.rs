@@ -27,7 +27,8 @@ impl Matrix {
     }
 
     pub(super) fn count(&mut self, shape: &Shape, record: &TraceRecord) {
-        let (rank, bytes) = (shape.rank(record), record.bytes.get());
+        let Some(rank) = shape.rank(record) else { return };
+        let bytes = record.bytes.get();
         match record.op() {
             Some(TraceOp::Send | TraceOp::Fetch) => {
                 self.last[rank] = bytes;

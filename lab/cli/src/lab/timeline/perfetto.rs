@@ -84,8 +84,8 @@ impl<'a, W: Write> Timeline<'a, W> {
 
     /// Takes the next record, in order of time.
     pub(super) fn record(&mut self, record: &TraceRecord) -> io::Result<()> {
-        let Some(op) = record.op() else { return Ok(()) };
-        let (rank, time_ns) = (self.shape.rank(record), record.time_ns.get().saturating_sub(self.shape.first_ns));
+        let (Some(op), Some(rank)) = (record.op(), self.shape.rank(record)) else { return Ok(()) };
+        let time_ns = record.time_ns.get().saturating_sub(self.shape.first_ns);
         let (address, bytes) = (record.address.get(), record.bytes.get());
         self.count(rank, time_ns, op, bytes)?;
         match op {
