@@ -201,6 +201,9 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = OBSERVING, long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     /// At the end, print what each rank has counted; with =FILE, as JSON
+    ///
+    /// With --coherence minipages or hlrc, and between hosts: also the ten places that allocate shared memory with most faults, and what
+    /// to do about them.
     #[arg(help_heading = OBSERVING, long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) summary: Option<Option<PathBuf>>,
     /// While the job runs, answer Prometheus at this loopback port

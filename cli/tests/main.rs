@@ -18,3 +18,4 @@ mod run_hosts;
 mod run_output;
 mod run_start;
 mod see;
+mod see_allocations;

@@ -85,6 +85,8 @@ pub struct SharedConfig {
     pub base: Option<u64>,
     /// How a protocol catches faults; `None`: the best that this computer allows.
     pub faults: Option<FaultBackend>,
+    /// The folder in which this rank counts faults by the places of the program that allocate; `None`: it does not.
+    pub profile: Option<std::path::PathBuf>,
 }
 
 impl Default for SharedConfig {
@@ -98,6 +100,7 @@ impl Default for SharedConfig {
             views: 32,
             base: None,
             faults: None,
+            profile: None,
         }
     }
 }
@@ -187,6 +190,7 @@ impl NodeConfig {
         set.parse("MAPWIRE_HUGE", &mut shared.huge)?;
         set.parse("MAPWIRE_RACES", &mut shared.races)?;
         shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;
+        shared.profile = given("MAPWIRE_PROFILE_FOLDER").map(Into::into);
         set.read("MAPWIRE_TIMEOUT", seconds, &mut driver.timeout)?;
         Ok(config)
     }

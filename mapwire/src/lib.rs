@@ -101,5 +101,7 @@ pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};
 pub use shared::{AllocOptions, LockGuard, Shared, SharedBox, SharedRows, SharedVec, Unit};
+#[doc(hidden)]
+pub use shared::{allocates_at, allocates_by};
 pub use slice::{Sharable, SharedSlice};
 pub use waiting::Awaited;

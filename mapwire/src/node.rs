@@ -4,10 +4,11 @@ use core::any::Any;
 use core::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, DriverGuard, Engine};
+use mapwire_driver::profile::Profile;
 use mapwire_host::waiting::WaitStrategy;
 use mapwire_launch::{Detected, Membership};
 use mapwire_translation::ChooseVictims;
@@ -57,6 +58,7 @@ struct Inner {
     proxies: Proxies,
     openings: AtomicU32,
     is_shared: AtomicBool,
+    profile: OnceLock<Option<Arc<Profile>>>,
     requests: AtomicU32,
     copies: Copies,
     departure: Arc<Departure>,
@@ -151,6 +153,7 @@ impl Node {
                 proxies: Proxies::default(),
                 openings: AtomicU32::new(0),
                 is_shared: AtomicBool::new(false),
+                profile: OnceLock::new(),
                 requests: AtomicU32::new(0),
                 copies: Copies::default(),
                 departure: Arc::new(departure),
@@ -193,6 +196,20 @@ impl Node {
     /// Whether its shared memory is open.
     pub(crate) fn is_shared(&self) -> &AtomicBool {
         &self.inner.is_shared
+    }
+
+    /// What it counts of its shared memory, if the launcher wants that. A job goes on without.
+    pub(crate) fn profile(&self) -> Option<&Arc<Profile>> {
+        let make = |folder: &std::path::PathBuf| {
+            let (rank, size) = (self.inner.engine.rank(), self.inner.engine.size());
+            let made = Profile::create(folder, rank, size, mapwire_host::waiting::now_ns);
+            made.inspect_err(
+                |error| tracing::warn!(%error, folder = %folder.display(), "no profile of the shared memory"),
+            )
+            .ok()
+        };
+        let profile = || self.inner.config.shared.profile.as_ref().and_then(make).map(Arc::new);
+        self.inner.profile.get_or_init(profile).as_ref()
     }
 
     /// Requests under way on the ring path.

@@ -112,6 +112,7 @@ pub unsafe extern "C" fn mw_shared_alloc_with(
         let place = new_object(memory, "memory")?;
         // SAFETY: the caller's promise.
         let options = unsafe { self::options(options) }?;
+        mapwire::allocates_by("mw_shared_alloc_with");
         *place = shared.alloc_bytes_with(length as u64, &options)? as *mut c_void;
         Ok(())
     })

@@ -14,6 +14,7 @@ use crate::status::mw_status_t;
 /// Returns `NULL` if no room is left; `mw_error_message` says more.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_malloc(shared: Option<&mw_shared_t>, length: usize) -> *mut c_void {
+    mapwire::allocates_by("mw_shared_malloc");
     block(|| Ok(required(shared, "shared")?.shared.malloc(length as u64)?))
 }
 
@@ -22,6 +23,7 @@ pub extern "C" fn mw_shared_malloc(shared: Option<&mw_shared_t>, length: usize) 
 /// Returns `NULL` if no room is left, or the product is too large.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_calloc(shared: Option<&mw_shared_t>, count: usize, length: usize) -> *mut c_void {
+    mapwire::allocates_by("mw_shared_calloc");
     block(|| Ok(required(shared, "shared")?.shared.calloc(count as u64, length as u64)?))
 }
 
@@ -30,6 +32,7 @@ pub extern "C" fn mw_shared_calloc(shared: Option<&mw_shared_t>, count: usize, l
 /// Returns `NULL` if no room is left, or for another alignment.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_aligned_alloc(shared: Option<&mw_shared_t>, align: usize, length: usize) -> *mut c_void {
+    mapwire::allocates_by("mw_shared_aligned_alloc");
     block(|| Ok(required(shared, "shared")?.shared.aligned_alloc(align as u64, length as u64)?))
 }
 
@@ -45,6 +48,7 @@ pub unsafe extern "C" fn mw_shared_realloc(
     memory: *mut c_void,
     length: usize,
 ) -> *mut c_void {
+    mapwire::allocates_by("mw_shared_realloc");
     block(|| {
         let shared = &required(shared, "shared")?.shared;
         Ok(match memory.is_null() {

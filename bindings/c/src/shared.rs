@@ -1,6 +1,6 @@
 //! Memory that all ranks share.
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_char, c_void};
 use core::mem::MaybeUninit;
 
 use mapwire::Shared;
@@ -70,6 +70,21 @@ pub unsafe extern "C" fn mw_shared_close(shared: Option<Box<mw_shared_t>>) -> mw
     })
 }
 
+/// Says where the calling thread allocates next, for `mapwire run --summary`: a file and its line. The allocating functions of this header
+/// are macros that call it. Elsewhere the function that is called is named.
+///
+/// # Safety
+/// `file` is `NULL`, or a string that lasts as long as the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mw_shared_place(file: *const c_char, line: u32) {
+    if file.is_null() {
+        return;
+    }
+    // SAFETY: the caller promises a string that lasts.
+    let text = || unsafe { CStr::from_ptr(file) }.to_str().unwrap_or("(a path that is not UTF-8)");
+    mapwire::allocates_at(text, line);
+}
+
 /// Allocates `length` zeroed bytes. With minipages up to a page move between ranks as a whole and alone, more page by page. The address, in `*memory`, is the same in
 /// every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
 /// 64, from a page on to pages. It lasts until the shared memory is closed; on one host `mw_shared_free` may free it before.
@@ -85,6 +100,7 @@ pub extern "C" fn mw_shared_alloc(
     call(|| {
         let shared = &required(shared, "shared")?.shared;
         let place = new_object(memory, "memory")?;
+        mapwire::allocates_by("mw_shared_alloc");
         *place = shared.alloc_bytes(length as u64)? as *mut c_void;
         Ok(())
     })

@@ -1,6 +1,8 @@
 //! What ranks write in a job for a trace or a capture: into one folder, beside the file that is made of it at the end.
 
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -14,6 +16,9 @@ use crate::args::RunArgs;
 
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
+/// Folders that others may have left.
+const MOST_LEFT: u32 = 100;
+const PROFILE: &str = "MAPWIRE_PROFILE_FOLDER";
 
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Written {
@@ -21,13 +26,20 @@ pub(crate) struct Written {
     pub(crate) trace: bool,
     /// Their datagrams.
     pub(crate) capture: bool,
+    /// Where the faults of their shared memory come from.
+    pub(crate) profile: bool,
 }
 
 impl Written {
+    /// Whether they write anything.
+    pub(crate) fn is_any(self) -> bool {
+        self.trace || self.capture || self.profile
+    }
+
     /// Variables that make ranks write into `folder`.
     pub(crate) fn variables(self, folder: &Path) -> impl Iterator<Item = (String, String)> {
         let folder = folder.to_string_lossy().into_owned();
-        let names = [(TRACE, self.trace), (CAPTURE, self.capture)].into_iter();
+        let names = [(TRACE, self.trace), (CAPTURE, self.capture), (PROFILE, self.profile)].into_iter();
         names.filter(|(_, is_wanted)| *is_wanted).map(move |(name, _)| (name.to_owned(), folder.clone()))
     }
 }
@@ -38,6 +50,7 @@ pub(super) struct Gathering {
     path: PathBuf,
     trace: Option<Trace>,
     capture: Option<Destination>,
+    has_profiles: bool,
     ranks: u32,
 }
 
@@ -56,6 +69,18 @@ pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Fa
         };
         wrong(code, format!("no file can be written there: {why}"))
     })
+}
+
+/// The folder of the profiles of ranks, where nothing is written beside a file. What another left under that name may stand there yet.
+fn temporary_folder() -> io::Result<(OwnedFd, PathBuf)> {
+    for number in 0.. {
+        let path = std::env::temp_dir().join(format!("mapwire-{}.{number}.ranks", std::process::id()));
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => {}
+            made => return made.and_then(|()| Ok((File::open(&path)?.into(), path))),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl Gathering {
@@ -81,22 +106,28 @@ impl Gathering {
         {
             return Err((2, "--trace and --capture name the same file".to_owned()));
         }
-        let Some((option, target, beside)) = places.pop() else {
-            return Ok(None);
+        let has_profiles = args.summary.is_some();
+        let (folder, path) = match places.pop() {
+            None if !has_profiles => return Ok(None),
+            None => temporary_folder().map_err(|error| {
+                (1, format!("--summary: no folder can be made in {}: {error}", std::env::temp_dir().display()))
+            })?,
+            Some((option, target, beside)) => {
+                beside.private_folder(&format!(".{}.ranks", std::process::id())).map_err(|error| {
+                    let target = target.display();
+                    (1, format!("{option} {target}: nothing can be written beside it: {error}"))
+                })?
+            }
         };
-        let (folder, path) = beside.private_folder(&format!(".{}.ranks", std::process::id())).map_err(|error| {
-            let target = target.display();
-            (1, format!("{option} {target}: nothing can be written beside it: {error}"))
-        })?;
         let command = args.program.iter().map(|word| word.to_string_lossy());
         let command: Vec<String> = command.map(Into::into).collect();
         let per_node = args.procs_per_node.unwrap_or(1);
         let trace = trace.map(|target| Trace::new(target, work.ranks(), work.hosts(), per_node, command));
-        Ok(Some(Self { folder, path, trace, capture, ranks: work.ranks() }))
+        Ok(Some(Self { folder, path, trace, capture, has_profiles, ranks: work.ranks() }))
     }
 
     pub(super) fn written(&self) -> Written {
-        Written { trace: self.trace.is_some(), capture: self.capture.is_some() }
+        Written { trace: self.trace.is_some(), capture: self.capture.is_some(), profile: self.has_profiles }
     }
 
     pub(super) fn folder(&self) -> &Path {

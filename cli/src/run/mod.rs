@@ -22,6 +22,7 @@
 //! | [`gathering`] | the folder of what the ranks write down |
 //! | [`trace`], [`capture`] | one trace, one capture of it |
 //! | [`seeing`] | what the ranks have counted: for the user at the end, for collectors of metrics |
+//! | [`profile`] | which allocations of the shared memory have cost most |
 //! | [`hosts`] | jobs over several hosts |
 //! | [`names`] | jobs of which other commands start the other ranks |
 
@@ -34,6 +35,7 @@ mod keeper;
 mod lines;
 mod names;
 mod oom;
+mod profile;
 pub(crate) mod program;
 mod provider;
 mod ranks;
@@ -209,9 +211,18 @@ impl Work {
     fn writing(mut self, gathering: Option<&gathering::Gathering>) -> Self {
         if let Some(gathering) = gathering {
             let (written, folder) = (gathering.written(), gathering.folder());
-            match &mut self {
-                Self::Here(job) => job.settings.environment.extend(written.variables(folder)),
-                Self::Spread(spread) => spread.written = Some((written, folder.into())),
+            let seeing = match &mut self {
+                Self::Here(job) => {
+                    job.settings.environment.extend(written.variables(folder));
+                    &mut job.seeing
+                }
+                Self::Spread(spread) => {
+                    spread.written = Some((written, folder.into()));
+                    &mut spread.seeing
+                }
+            };
+            if let Some(seeing) = seeing {
+                seeing.set_profiles(folder);
             }
         }
         self

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mapwire_console::whole_file::WholeFile;
 use serde_json::json;
 
 use super::gathering;
+use super::profile::Profile;
 use crate::args::RunArgs;
 use crate::see::server::{self, Shown};
 use crate::see::{Sample, table};
@@ -20,6 +21,8 @@ pub(crate) struct Wanted {
     summary: Option<Summary>,
     metrics: Option<TcpListener>,
     command: Vec<String>,
+    /// The folder in which ranks leave their profiles.
+    profiles: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -56,7 +59,13 @@ impl Wanted {
             summary,
             metrics,
             command: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            profiles: None,
         }))
+    }
+
+    /// The ranks leave their profiles there.
+    pub(super) fn set_profiles(&mut self, folder: &Path) {
+        self.profiles = Some(folder.to_owned());
     }
 }
 
@@ -97,11 +106,14 @@ impl Watch {
     /// Says what the ranks have counted, once nothing of the job is left. False when it cannot be written.
     pub(super) fn finish(self, samples: &[Sample], code: u8) -> bool {
         let seconds = self.began.elapsed().as_secs_f64();
+        let folder = self.wanted.profiles.filter(|_| self.wanted.summary.is_some());
+        let profile = folder.and_then(|folder| Profile::read(&folder, samples.iter().map(|sample| sample.rank)));
         match self.wanted.summary {
             None => true,
             Some(Summary::Shown) => {
                 eprintln!("mapwire: {} after {seconds:.3} s", ended(code));
-                for line in table::lines(samples) {
+                let profile = profile.iter().flat_map(Profile::lines);
+                for line in table::lines(samples).into_iter().chain(profile) {
                     eprintln!("mapwire: {line}");
                 }
                 true
@@ -114,6 +126,7 @@ impl Watch {
                     "exit_code": code,
                     "seconds": seconds,
                     "ranks": ranks,
+                    "allocations": profile.iter().flat_map(Profile::json).collect::<Vec<_>>(),
                 });
                 let written = writeln!(file, "{summary}").and_then(|()| file.keep());
                 if let Err(error) = &written {

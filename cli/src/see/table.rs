@@ -74,7 +74,7 @@ fn short(count: f64) -> String {
 }
 
 /// Bytes, by powers of 1,024.
-fn bytes(count: f64) -> String {
+pub(crate) fn bytes(count: f64) -> String {
     scaled(count, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
 }
 

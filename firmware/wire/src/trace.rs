@@ -56,6 +56,11 @@ codes! {
         Barrier = 20 => "barrier",
         /// A value of the process with the number `address` is given to all.
         Broadcast = 21 => "broadcast",
+        /// Of the send recorded just before by this process, `bytes` bytes have gone to the rank with the number `address`: a minipage,
+        /// or what differs of a page. Ranks are counted by nodes, and by processes on each.
+        Give = 22 => "give",
+        /// The fetch recorded just before by this process has read `bytes` bytes of the rank with the number `address`.
+        Take = 23 => "take",
     }
 }
 
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn codes_and_operations_agree() {
         let ops: alloc::vec::Vec<_> = (0..=255).filter_map(TraceOp::from_code).collect();
-        assert_eq!(ops.len(), 21);
+        assert_eq!(ops.len(), 23);
         for op in ops {
             assert_eq!(TraceOp::from_code(op as u8), Some(op));
             assert!(!op.to_string().is_empty());

@@ -203,7 +203,7 @@ fn of_a_trace_that_is_cut_off_the_good_part_is_studied_and_the_exit_code_says_so
     let done = place.run(&["lab", "study", name, "--format", "json"]).code(3);
     let lookups = json_rows(&done)[0]["lookups"].as_u64().unwrap();
     assert!(lookups > 10_000 && lookups < 90_000, "{lookups}");
-    done.says("only that part was studied");
+    done.says("only that part was used");
     let help = place.run(&["lab", "study", "--help"]).code(0).out();
     assert!(help.contains("the exit code is 3"), "{help}");
     let tables = place.run(&["lab", "tables", name]).code(3);

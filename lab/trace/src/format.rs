@@ -8,12 +8,13 @@
 //! ```
 //!
 //! *Magic* is `8D 4D 57 54 0D 0A 1A 0A`: not text, `MWT`, and line ends that a transfer in text mode would change. The *version* is
-//! 2. A reader takes version 1 as well and refuses others; the versions differ only in the operations that there are:
+//! 3. A reader takes versions 1 and 2 as well and refuses others; the versions differ only in the operations that there are:
 //!
 //! | version | operations |
 //! |---|---|
 //! | 1 | codes 1 to 9 of [`TraceOp`](mapwire_wire::TraceOp): transfers, and what the host pins |
 //! | 2 | codes 10 to 21 besides: calls of the shared memory, and the processor time between them |
+//! | 3 | codes 22 and 23 besides: between which ranks bytes of the shared memory move |
 //!
 //! The *metadata* is one JSON object ([`Metadata`](crate::Metadata)) of at most 1 MiB; unknown
 //! members are left out by the reader.
@@ -66,7 +67,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub const MAGIC: [u8; 8] = [0x8d, b'M', b'W', b'T', b'\r', b'\n', 0x1a, b'\n'];
 /// The version that is written; those before it are read as well.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 pub const MAX_BLOCK_RECORDS: usize = 65_536;
 /// Records of the blocks that are written: decoded, they fit into a processor's second-level cache.
 pub const BLOCK_RECORDS: usize = 16_384;

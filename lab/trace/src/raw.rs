@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_no_rank_writes_is_an_error_that_names_file_and_record() {
         for (at, value, says) in [
-            (28, 22, "record 2 of rank-3.raw has operation 22"),
+            (28, 24, "record 2 of rank-3.raw has operation 24"),
             (28, 0, "record 2 of rank-3.raw has operation 0"),
             (29, 0x81, "record 2 of rank-3.raw has flags 0x81"),
             (31, 1, "reserved bytes 0x0100"),

@@ -96,8 +96,8 @@ fn a_small_file_has_its_golden_bytes_and_that_of_the_first_version_is_read() {
         [&head, &checksum.to_le_bytes()[..], &times, payload].concat()
     };
     let blocks = [block(b"MWTB", 2, 10, 12, &payload), block(b"MWTE", 1, 10, 12, &2_u64.to_le_bytes())].concat();
-    assert_eq!(written(&records), [head(2), blocks.clone()].concat());
-    for version in [1, 2] {
+    assert_eq!(written(&records), [head(3), blocks.clone()].concat());
+    for version in [1, 2, 3] {
         let (again, error) = read(&[head(version), blocks.clone()].concat());
         assert!(error.is_none(), "{error:?}");
         assert_eq!(again, records);
@@ -249,7 +249,7 @@ fn what_is_no_trace_is_refused_with_what_it_is() {
         (b"time_ns,node\n", "it begins with time_ns,"),
         (&[0x8d, b'M', b'W', b'T', 0x0a, 0x0a], "it begins with"),
         (&[0x8d, b'M', b'W', b'T', 0x0d], "cut off after 5 bytes"),
-        (&[0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 3, 0, 0, 0, 0, 0, 0, 0], "of version 3"),
+        (&[0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 4, 0, 0, 0, 0, 0, 0, 0], "of version 4"),
         (&[0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 1, 0, 0, 0, 0, 0, 0, 0xff], "claims 4278190080 bytes"),
     ] {
         let error = TraceReader::new(bytes, "f.mwt").unwrap_err().to_string();

@@ -39,6 +39,7 @@ mod outcomes;
 pub mod pages;
 mod paths;
 mod peer_words;
+pub mod profile;
 pub mod rma;
 pub mod service_memory;
 #[allow(unsafe_code)]

@@ -47,7 +47,7 @@ impl PrivateFolder {
 
     fn file(&self, path: &Path, more: OFlags) -> io::Result<File> {
         let name = path.file_name().unwrap_or_default();
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | more;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | more;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 }

@@ -15,12 +15,13 @@ use mapwire_host::faults::{self, FaultInfo, FaultKind, Resolution};
 use mapwire_host::masking;
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
-use mapwire_node::{RegisterError, SharedEnd, SharedMemory};
+use mapwire_node::{RegisterError, SharedEnd, SharedMemory, Watcher};
 use mapwire_translation::PAGE_BYTES;
 use mapwire_transport::board::{NAP, RankState};
 use mapwire_wire::{HandlerId, NodeId, TraceOp};
 
 use super::error::SharedError;
+use super::seeing::Counting;
 
 /// Handler of the shared memory's messages.
 pub(super) const HANDLER: HandlerId = HandlerId(1);
@@ -30,11 +31,12 @@ pub(super) const HANDLER: HandlerId = HandlerId(1);
 pub(super) struct Calls {
     engine: Arc<Engine>,
     views: Arc<MultiView>,
+    counting: Option<Arc<Counting>>,
 }
 
 impl Calls {
-    pub(super) fn new(engine: &Arc<Engine>, views: &Arc<MultiView>) -> Self {
-        Self { engine: Arc::clone(engine), views: Arc::clone(views) }
+    pub(super) fn new(engine: &Arc<Engine>, views: &Arc<MultiView>, counting: Option<Counting>) -> Self {
+        Self { engine: Arc::clone(engine), views: Arc::clone(views), counting: counting.map(Arc::new) }
     }
 
     pub(super) fn layout(&self) -> &ViewLayout {
@@ -46,7 +48,8 @@ impl Calls {
         let (layout, participants) = (*self.layout(), dsm.config().participants);
         let thread = self.engine.thread().unwrap_or(0);
         let mut driver = self.engine.lock();
-        let model = Box::new(SharedMemory::new(dsm, 1).with_meetings());
+        let watcher = self.counting.clone().map(|counting| counting as Arc<dyn Watcher>);
+        let model = Box::new(SharedMemory::new(dsm, 1).with_meetings().watched_by(watcher));
         driver.register_service(HANDLER, model, Some(memory)).map_err(|error| match error {
             // Another thread was first.
             DriverError::Register(RegisterError::Taken(_)) => SharedError::Open,
@@ -298,7 +301,11 @@ impl Calls {
             if wanted == Access::Write {
                 op.set(TraceOp::WriteFault);
             }
-            dsm.handle_fault(now_ns(), thread, view, page, wanted)
+            let progress = dsm.handle_fault(now_ns(), thread, view, page, wanted)?;
+            if let (Some(counting), Progress::Pending) = (&self.counting, progress) {
+                counting.handle_fault(self.layout(), dsm, info.address, wanted);
+            }
+            Ok(progress)
         };
         let call = || TracedCall::of(op.get(), info.address as u64);
         match self.operate_at(Caller::FaultHandler, begin, call, |_| Ok(None)) {

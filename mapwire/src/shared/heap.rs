@@ -15,10 +15,11 @@ impl Shared {
     ///
     /// # Errors
     /// More than is left.
+    #[track_caller]
     pub fn malloc(&self, bytes: u64) -> Result<u64> {
         match &self.inner.memory {
             Memory::OneHost(memory) => self.allocated(memory, memory.heap().malloc(bytes.max(1))),
-            Memory::Protocol(protocol) => protocol.malloc(bytes.max(1)),
+            Memory::Protocol(protocol) => self.noted(protocol.malloc(bytes.max(1)), bytes),
         }
     }
 
@@ -26,11 +27,12 @@ impl Shared {
     ///
     /// # Errors
     /// More than is left, or than can be counted.
+    #[track_caller]
     pub fn calloc(&self, count: u64, bytes: u64) -> Result<u64> {
         let all = count.checked_mul(bytes).ok_or(SharedError::Heap(HeapError::TooLong { count, bytes }))?;
         match &self.inner.memory {
             Memory::OneHost(memory) => self.allocated(memory, memory.heap().calloc(1, all.max(1))),
-            Memory::Protocol(protocol) => protocol.calloc(all.max(1)),
+            Memory::Protocol(protocol) => self.noted(protocol.calloc(all.max(1)), all),
         }
     }
 
@@ -38,10 +40,11 @@ impl Shared {
     ///
     /// # Errors
     /// More than is left; an alignment that cannot be had.
+    #[track_caller]
     pub fn aligned_alloc(&self, align: u64, bytes: u64) -> Result<u64> {
         match &self.inner.memory {
             Memory::OneHost(memory) => self.allocated(memory, memory.heap().aligned_alloc(align, bytes.max(1))),
-            Memory::Protocol(protocol) => protocol.aligned_alloc(align, bytes.max(1)),
+            Memory::Protocol(protocol) => self.noted(protocol.aligned_alloc(align, bytes.max(1)), bytes),
         }
     }
 
@@ -49,13 +52,14 @@ impl Shared {
     ///
     /// # Errors
     /// More than is left; what [`free`](Self::free) refuses.
+    #[track_caller]
     pub fn realloc(&self, address: u64, bytes: u64) -> Result<u64> {
         match &self.inner.memory {
             Memory::OneHost(memory) => {
                 let offset = memory.offset(address).map_err(SharedError::from)?;
                 self.allocated(memory, memory.heap().realloc(offset, bytes.max(1)))
             }
-            Memory::Protocol(protocol) => protocol.realloc(address, bytes.max(1)),
+            Memory::Protocol(protocol) => self.noted(protocol.realloc(address, bytes.max(1)), bytes),
         }
     }
 
@@ -85,6 +89,15 @@ impl Shared {
             }
             Memory::Protocol(protocol) => protocol.usable_bytes(address),
         }
+    }
+
+    /// Counts a block for the place of its caller.
+    #[inline]
+    #[track_caller]
+    fn noted(&self, block: Result<u64>, bytes: u64) -> Result<u64> {
+        let address = block?;
+        self.note_allocation(address, bytes, None);
+        Ok(address)
     }
 
     pub(super) fn allocated(&self, memory: &OneHost, offset: Result<u64, HeapError>) -> Result<u64> {

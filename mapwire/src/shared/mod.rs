@@ -18,6 +18,8 @@ mod protocol;
 #[deny(unsafe_code)]
 mod push;
 mod rows;
+#[deny(unsafe_code)]
+mod seeing;
 mod values;
 
 use std::sync::Arc;
@@ -33,6 +35,8 @@ use self::one_host::OneHost;
 pub use self::options::{AllocOptions, Unit};
 pub(crate) use self::protocol::Protocol;
 pub use self::rows::SharedRows;
+#[doc(hidden)]
+pub use self::seeing::{allocates_at, allocates_by};
 pub use self::values::{SharedBox, SharedVec};
 use crate::config::Coherence;
 use crate::error::{Error, Result};
@@ -109,7 +113,10 @@ impl Shared {
         let mark = Mark(node.clone());
         let is_of_one_host = one_host::coherence_of(node) == Coherence::Auto;
         let memory = match one_host::meet(node)? {
-            Some(meeting) if is_of_one_host => Memory::OneHost(OneHost::open(node, threads, &meeting)?),
+            Some(meeting) if is_of_one_host => {
+                seeing::begin(node, Coherence::Auto);
+                Memory::OneHost(OneHost::open(node, threads, &meeting)?)
+            }
             _ => Memory::Protocol(Arc::new(Protocol::open(node, threads)?)),
         };
         let objects = Arc::new(match &memory {
@@ -145,6 +152,7 @@ impl Shared {
     ///
     /// # Errors
     /// No bytes, or more than is left; values that must be aligned to more than a page.
+    #[track_caller]
     pub fn alloc<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
         self.alloc_with(length, &AllocOptions::new())
     }
@@ -154,6 +162,7 @@ impl Shared {
     /// # Errors
     /// As [`alloc`](Self::alloc), and a unit of 0 bytes or longer than the allocation; a home outside the job; a coherence that the job cannot
     /// give.
+    #[track_caller]
     pub fn alloc_with<T: Sharable>(&self, length: usize, options: &AllocOptions<'_>) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
         let least = rows::least_bytes::<T>()?;
@@ -166,6 +175,7 @@ impl Shared {
     ///
     /// # Errors
     /// No bytes, or more than is left.
+    #[track_caller]
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
         self.alloc_bytes_with(bytes, &AllocOptions::new())
     }
@@ -174,6 +184,7 @@ impl Shared {
     ///
     /// # Errors
     /// As [`alloc_with`](Self::alloc_with).
+    #[track_caller]
     pub fn alloc_bytes_with(&self, bytes: u64, options: &AllocOptions<'_>) -> Result<u64> {
         let of_model = || options.of_model(self.coherence(), self.node().size(), bytes);
         match &self.inner.memory {
@@ -181,7 +192,11 @@ impl Shared {
                 of_model()?;
                 self.allocated(memory, memory.heap().alloc(bytes, 1))
             }
-            Memory::Protocol(protocol) => protocol.alloc(bytes, of_model()?),
+            Memory::Protocol(protocol) => {
+                let address = protocol.alloc(bytes, of_model()?)?;
+                self.note_allocation(address, bytes, options.given_name());
+                Ok(address)
+            }
         }
     }
 

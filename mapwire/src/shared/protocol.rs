@@ -23,6 +23,7 @@ use mapwire_wire::{ExportId, Rights, TraceOp};
 use super::calls::{Calls, HANDLER, call};
 use super::error::SharedError;
 use super::freed::{Freed, HEAD_BYTES, Head, block_bytes};
+use super::seeing::{self, Counting};
 use crate::config::Coherence;
 use crate::error::{Error, Result};
 use crate::node::Node;
@@ -89,7 +90,8 @@ impl Protocol {
         .map_err(SharedError::from)?;
         let backend = protection.backend();
         let dsm = Dsm::new(model).map_err(SharedError::from)?;
-        let calls = Box::new(Calls::new(engine, &views));
+        let counting = seeing::begin(node, if is_lazy { Coherence::Hlrc } else { Coherence::Minipages });
+        let calls = Box::new(Calls::new(engine, &views, counting.map(|it| Counting(Arc::clone(it)))));
         let context = core::ptr::from_ref(&*calls) as usize;
         let watched = watch(layout.views_range(), backend.signal(), context, serve_fault).map_err(SharedError::from)?;
         // The model is in place before the segment is offered: whoever has imported it may send at once.

@@ -44,6 +44,7 @@ impl Shared {
     ///
     /// # Errors
     /// No rows, or none of any length; more than is left; options with a unit, which a row is; what [`alloc_with`](Self::alloc_with) refuses.
+    #[track_caller]
     pub fn alloc_rows<T: Sharable>(
         &self,
         rows: usize,
@@ -54,11 +55,13 @@ impl Shared {
         let bytes = options.given_unit().of_rows(rows as u64, row_bytes).map_err(SharedError::from)?;
         let least = least_bytes::<T>()?;
         let address = match &self.inner.memory {
-            Memory::Protocol(protocol) if rows > 1 && self.are_minipages(options) => protocol.alloc_rows(
-                rows as u64,
-                row_bytes,
-                options.of_model(self.coherence(), self.node().size(), 1)?,
-            )?,
+            Memory::Protocol(protocol) if rows > 1 && self.are_minipages(options) => {
+                let model = options.of_model(self.coherence(), self.node().size(), 1)?;
+                let address = protocol.alloc_rows(rows as u64, row_bytes, model)?;
+                let last = self.place_of_rows(address, row_bytes).offset(rows as u64 - 1).unwrap_or(0);
+                self.note_allocations(address, address + last, row_bytes, options.given_name());
+                address
+            }
             _ => self.alloc_bytes_with(bytes.max(least), options)?,
         };
         SharedRows::checked(self, address, rows, row_length)

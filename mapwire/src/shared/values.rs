@@ -23,6 +23,7 @@ impl Shared {
     ///
     /// # Errors
     /// No room is left.
+    #[track_caller]
     pub fn boxed<T: Sharable>(&self, value: T) -> Result<SharedBox<T>> {
         let slice = self.alloc_block(1)?;
         slice.set(0, value);
@@ -36,6 +37,7 @@ impl Shared {
     }
 
     /// A block for `length` values, aligned for them.
+    #[track_caller]
     fn alloc_block<T: Sharable>(&self, length: usize) -> Result<SharedSlice<T>> {
         let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
         let address = match align_of::<T>() {

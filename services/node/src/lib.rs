@@ -34,6 +34,6 @@ pub use payload::{NoPayload, Payload};
 pub use peers::Breach;
 pub use process::{ExportRequest, Granted, ImportError};
 pub use registry::RegisterError;
-pub use shared_memory::{SharedEnd, SharedMemory};
+pub use shared_memory::{SharedEnd, SharedMemory, Watcher};
 pub use told::{Backlog, Told};
 pub use tracing::Event;

@@ -4,7 +4,9 @@
 //! messages of a peer that it has not granted its own memory in this opening ([`Service::hear`]): they are of an earlier one.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
+use core::fmt::Debug;
 
 use mapwire_dsm::{
     Action as DsmAction, Dsm, Message, Minipage, Outcome, PAGE_BYTES, PeerError, Protection, Protocol, Rank,
@@ -60,6 +62,15 @@ enum What {
     },
 }
 
+/// Is told what is done with minipages and pages, where nothing may be allocated.
+pub trait Watcher: Debug + Send + Sync {
+    /// An action of the model is carried out.
+    fn handle_action(&self, action: &DsmAction);
+
+    /// A diff of a page, of so many bytes, goes to its home.
+    fn handle_changes(&self, page: u64, bytes: u64);
+}
+
 /// The shared memory of a process.
 #[derive(Debug)]
 pub struct SharedMemory {
@@ -75,6 +86,7 @@ pub struct SharedMemory {
     /// How the operation of each thread ended.
     outcomes: Box<[Option<Outcome>]>,
     end: Option<SharedEnd>,
+    watcher: Option<Arc<dyn Watcher>>,
 }
 
 impl SharedMemory {
@@ -91,6 +103,7 @@ impl SharedMemory {
             held: None,
             outcomes: vec![None; threads].into(),
             end: None,
+            watcher: None,
             dsm,
         }
     }
@@ -103,6 +116,12 @@ impl SharedMemory {
             *own = Met::Yes;
         }
         self
+    }
+
+    /// Tells somebody what is done from now on.
+    #[must_use]
+    pub fn watched_by(self, watcher: Option<Arc<dyn Watcher>>) -> Self {
+        Self { watcher, ..self }
     }
 
     /// The model.
@@ -223,6 +242,9 @@ impl Service for SharedMemory {
     }
 
     fn handle_changes(&mut self, offset: u64, parts: &[(u64, u64)]) {
+        if let Some(watcher) = &self.watcher {
+            watcher.handle_changes(offset / PAGE_BYTES, parts.iter().map(|part| part.1).sum());
+        }
         let within = |part: &(u64, u64)| Some((u16::try_from(part.0).ok()?, u16::try_from(part.1).ok()?));
         self.dsm.handle_changes(offset / PAGE_BYTES, parts.iter().filter_map(within));
     }
@@ -242,7 +264,11 @@ impl Service for SharedMemory {
             if let Some(held) = self.held.take() {
                 break held;
             }
-            match self.dsm.poll_action()? {
+            let action = self.dsm.poll_action()?;
+            if let Some(watcher) = &self.watcher {
+                watcher.handle_action(&action);
+            }
+            match action {
                 DsmAction::Send { to, message } => break Remote { rank: to, what: What::Send(message) },
                 DsmAction::SendMinipage { to, minipage, message } => {
                     break Remote { rank: to, what: What::Store(minipage, message, 0) };

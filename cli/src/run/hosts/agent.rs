@@ -65,7 +65,7 @@ fn rustix_stdin() -> impl io::Read {
 
 fn run(start: Start, frames: Frames) -> ExitCode {
     let written = start.written;
-    let basket = (written.trace || written.capture).then(Basket::make);
+    let basket = written.is_any().then(Basket::make);
     let host = start.host.clone();
     let figures = start.figures;
     let refuse = |why: String, code: u8| {

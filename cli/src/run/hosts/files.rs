@@ -9,6 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mapwire_driver::capture::{counters_of, file_of};
+use mapwire_driver::profile;
 use mapwire_host::private_folder::PrivateFolder;
 use mapwire_transport::net::capture;
 
@@ -59,12 +60,12 @@ pub(crate) fn clock_of(folder: &Path, rank: u32) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// All files that ranks may write for a trace and a capture.
+/// All files that ranks may write for a trace, a capture and a summary.
 fn names(folder: &Path, ranks: Range<u32>) -> impl Iterator<Item = PathBuf> {
     let folder = folder.to_owned();
     ranks.flat_map(move |rank| {
         let captured = capture::file_of(&folder, rank);
-        [file_of(&folder, rank), counters_of(&folder, rank), captured]
+        [file_of(&folder, rank), counters_of(&folder, rank), captured, profile::file_of(&folder, rank)]
     })
 }
 

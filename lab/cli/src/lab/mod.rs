@@ -9,6 +9,7 @@
 //! | [`report`] | `mapwire lab report`: the papers' tables and figures as a page of plots |
 //! | [`study`] | `mapwire lab study`: designs, sizes and policies, all combinations, on traces |
 //! | [`tables`] | `mapwire lab tables`: the papers' tables and figures, ours beside the papers' |
+//! | [`timeline`] | `mapwire lab timeline`: what each thread of a job waited for, and what moved between its ranks |
 
 mod count;
 mod export;
@@ -22,6 +23,7 @@ mod report;
 mod study;
 mod tables;
 mod target;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -36,7 +38,7 @@ pub(crate) struct UsageError(pub(crate) String);
 
 /// Traces are cut off or damaged. What was found in their good parts is written.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}; only that part was studied")]
+#[error("{0}; only that part was used")]
 pub(crate) struct DamagedError(String);
 
 impl DamagedError {
@@ -64,7 +66,7 @@ pub(crate) enum LabCommand {
     ///
     /// csv: a header `time_ns,node,process,op,address,bytes` (any order, also `direct`), op send, fetch, recv, export, unexport, hold,
     /// release, absent or present, or what was asked of shared memory: compute, open-shared, shape-shared, allocate, read-fault,
-    /// write-fault, prefetch, prefetch-write, lock, unlock, barrier or broadcast; addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a
+    /// write-fault, prefetch, prefetch-write, lock, unlock, barrier, broadcast, give or take; addresses decimal or behind 0x. parquet: the same columns. din (DineroIV): label 0 is a send, 1 a
     /// recv, 2 a fetch; a line's number is its time. oracleGeneral (libCacheSim): an object is a page, a request a send of it.
     /// Records must be in order of time, or be put so by --sort.
     #[command(
@@ -132,6 +134,20 @@ pub(crate) enum LabCommand {
         after_help = "Examples:\n  mapwire lab report fft.mwt lu.mwt -o report.html\n  mapwire lab report fft.mwt --machines gms-np -o report.html"
     )]
     Report(report::ReportArgs),
+    /// Show who waited for what and when, and how many bytes moved between which ranks
+    ///
+    /// Of a trace that `mapwire run --trace` has written, or a folder with one. With -o it writes Perfetto's JSON: a process for each rank,
+    /// a track for each thread with its faults, locks, barriers and broadcasts, one for what moves, with arrows between ranks, and counters
+    /// of faults and bytes a millisecond. Open it at ui.perfetto.dev.
+    ///
+    /// The table has a row for each rank that gives bytes, and a column for each that gets them; with --matrix it is drawn too. It counts the
+    /// shared memory's bytes. What else a rank sends or fetches has no peer in a trace, and a column of its own. Traces of before have none.
+    ///
+    /// Of a trace that is cut off or damaged the good part is shown; the exit code is 3 then.
+    #[command(
+        after_help = "Examples:\n  mapwire run -n 2 --coherence minipages --trace sor.mwt -- sor\n  mapwire lab timeline sor.mwt -o sor.json\n  mapwire lab timeline sor.mwt --matrix sor.svg\n  mapwire lab timeline sor.mwt --json"
+    )]
+    Timeline(timeline::TimelineArgs),
 }
 
 pub(crate) fn command(command: &LabCommand) -> ExitCode {
@@ -144,6 +160,7 @@ pub(crate) fn command(command: &LabCommand) -> ExitCode {
         LabCommand::Memory(args) => memory::command(args),
         LabCommand::Tables(args) => tables::command(args),
         LabCommand::Report(args) => report::command(args),
+        LabCommand::Timeline(args) => timeline::command(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

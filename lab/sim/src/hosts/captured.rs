@@ -144,7 +144,8 @@ impl Captured {
     pub fn push(&mut self, record: &TraceRecord) -> Result<(), CapturedError> {
         let number = self.records;
         self.records += 1;
-        let Some(op) = record.op().filter(|op| op.is_shared_memory()) else { return Ok(()) };
+        let is_call = |op: &TraceOp| op.is_shared_memory() && !matches!(op, TraceOp::Give | TraceOp::Take);
+        let Some(op) = record.op().filter(is_call) else { return Ok(()) };
         let place = (record.node.get(), record.process.get());
         if u32::from(place.0).max(u32::from(place.1)) >= u32::from(MAX_RANKS) {
             let (node, process) = place;

@@ -262,7 +262,13 @@ impl Memories {
         if outcomes.is_traced()
             && let Some(bytes) = self.traced(handler, region.offset, region.bytes)
         {
-            outcomes.trace(node, TraceOp::Send, TRACE_FLAG_DIRECT, bytes);
+            let (op, moved, length) = match transfer {
+                Transfer::Store { .. } => (TraceOp::Send, TraceOp::Give, bytes.1),
+                Transfer::Changes { .. } => (TraceOp::Send, TraceOp::Give, self.parts.iter().map(|part| part.1).sum()),
+                Transfer::Fetch { .. } => (TraceOp::Fetch, TraceOp::Take, bytes.1),
+            };
+            outcomes.trace(node, op, TRACE_FLAG_DIRECT, bytes);
+            outcomes.trace(node, moved, 0, (to.node.0.into(), length));
         }
     }
 
