@@ -99,7 +99,7 @@ impl Config {
             protocol: Protocol::Minipages,
             twins: 4096.max(least_twins(threads)),
             notices: 16_384,
-            home_moves_after: 4,
+            home_moves_after: 8,
             finds_races: false,
         }
     }

@@ -78,6 +78,8 @@
 //! | first fault of a rank on a page that it does not manage | 2 (2), to learn the home | 0 at the home, else 1 |
 //! | read or write fault on a page that is out of date | 0 | 1 |
 //! | write fault on a valid page: a twin, or nothing at the home | 0 | 0 |
+//! | write to a page of which no other rank knows the home, after the first: no fault | 0 | 0 |
+//! | first fault of a second rank there, which the home must hear of first | up to 4 (4) | 1 |
 //! | lock where it was last used, or passed on between threads of a rank | 0 | |
 //! | lock held by nobody, its last rank wrote nothing since it released | 2 or 3 | |
 //! | … and wrote *p* pages of *h* other homes | 2 or 3, and 2 for the homes (3 + *p* + 2*h*) | |

@@ -78,37 +78,27 @@ fn compare_words(page: &PageBytes, copy: &PageBytes, into: &mut Differences) {
 
 #[inline]
 fn runs(differences: &Differences, mut each: impl FnMut(usize, usize)) {
-    // Where the run began that reaches the end of the last block.
+    let begins_with_one = |block: usize| differences.of_bytes.get(block).is_some_and(|bits| bits & 1 == 1);
+    // Where the run began that goes on in the next block.
     let mut open: Option<usize> = None;
     let mut left = differences.of_blocks;
     while left != 0 {
         let block = left.trailing_zeros() as usize;
         left &= left - 1;
-        let mut bits = differences.of_bytes[block];
-        let at = block * BLOCK;
-        // Whether the next block begins with a byte that differs.
-        let continues = differences.of_bytes.get(block + 1).is_some_and(|next| next & 1 == 1);
-        if bits == u64::MAX && continues {
-            open.get_or_insert(at);
-            continue;
-        }
-        if let Some(start) = open.take_if(|_| bits != u64::MAX) {
-            let length = bits.trailing_ones();
-            bits &= u64::MAX << length;
-            each(start, at + length as usize - start);
-        }
+        let (at, mut bits) = (block * BLOCK, differences.of_bytes[block]);
         while bits != 0 {
-            let (start, rest) = (bits.trailing_zeros(), bits >> bits.trailing_zeros());
-            let end = start + rest.trailing_ones();
+            let start = bits.trailing_zeros();
+            let end = start + (bits >> start).trailing_ones();
+            let begin = open.take().unwrap_or(at + start as usize);
             if end == u64::BITS {
-                open.get_or_insert(at + start as usize);
+                match begins_with_one(block + 1) {
+                    true => open = Some(begin),
+                    false => each(begin, at + BLOCK - begin),
+                }
                 break;
             }
-            each(at + start as usize, (end - start) as usize);
+            each(begin, at + end as usize - begin);
             bits &= u64::MAX << end;
-        }
-        if let Some(start) = open.take_if(|_| !continues) {
-            each(start, at + BLOCK - start);
         }
     }
 }

@@ -44,11 +44,20 @@ impl Lazy {
     pub(crate) fn overwrite(&mut self, context: &mut Context, page: u64) -> Result<(), Error> {
         let page = self.page_at(page)?;
         if self.home_of_clean(page).is_some() {
+            self.begin_whole(context, page);
+        } else if self.pages.home(page).is_none() && !self.pages.is(page, ASKED) {
+            // A thread that stores there first waits for the home alone.
             self.pages.set(page, WHOLE);
-            self.note_written(page);
-            self.allow(context, page, Protection::Write);
+            self.pages.set(page, ASKED);
+            self.tell(context, self.manager(page), Message::HomeRequest { page });
         }
         Ok(())
+    }
+
+    pub(super) fn begin_whole(&mut self, context: &mut Context, page: u32) {
+        self.pages.set(page, WHOLE);
+        self.note_written(page);
+        self.allow(context, page, Protection::Write);
     }
 
     /// The home of a page that is elsewhere and known, if nothing is under way there and this rank does not write it.

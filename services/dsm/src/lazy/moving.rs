@@ -59,6 +59,7 @@ impl Lazy {
                 }
                 self.ahead.end_question(&mut self.pages, page);
                 self.ahead.end(&mut self.pages, page);
+                self.pages.clear(page, WHOLE);
                 self.refuse(context, page);
                 Ok(())
             }
@@ -87,6 +88,9 @@ impl Lazy {
             self.pages.set(page, ALONE);
         }
         self.ahead_answered(context, page, home);
+        if self.pages.take(page, WHOLE) && home != self.rank {
+            self.begin_whole(context, page);
+        }
         self.advance(context, page);
         Ok(())
     }
@@ -215,7 +219,7 @@ impl Lazy {
         if former >= context.ranks() || former == self.rank {
             return Err(Violation::OutOfRange);
         }
-        if self.pages.home(page).is_some() || self.pages.is(page, FETCHING) || self.is_written(page) {
+        if self.pages.home(page).is_some() || self.pages.is(page, FETCHING) {
             return Err(Violation::Unasked);
         }
         self.pages.set(page, TAKING);
@@ -225,7 +229,7 @@ impl Lazy {
 
     /// This rank is the home of a page that it has fetched.
     pub(super) fn taken(&mut self, context: &mut Context, page: u32) {
-        for flag in [ASKED, FORMER] {
+        for flag in [ASKED, FORMER, WHOLE] {
             self.pages.clear(page, flag);
         }
         self.ahead.end_question(&mut self.pages, page);

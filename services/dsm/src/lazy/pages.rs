@@ -42,7 +42,7 @@ pub(super) const ALONE: Flag = Flag(1 << 16);
 pub(super) const AHEAD: Flag = Flag(1 << 18);
 /// Its home was asked for to fetch it ahead.
 pub(super) const ASKED_AHEAD: Flag = Flag(1 << 19);
-/// The application stores to all of it in the interval that is open; it has no twin.
+/// The application stores to all of it in the interval that is open, or will once this rank knows the home; it has no twin.
 pub(super) const WHOLE: Flag = Flag(1 << 17);
 
 const HOME_SHIFT: u32 = 20;

@@ -6,7 +6,13 @@ use crate::random::Random;
 use crate::world::{PAGE, World};
 
 fn world(ranks: u16) -> World {
-    let config = Config { protocol: Protocol::Hlrc, locks: 4, barriers: 4, ..Config::new(0, ranks, 1, 64, 2) };
+    let config = Config {
+        protocol: Protocol::Hlrc,
+        locks: 4,
+        barriers: 4,
+        home_moves_after: 4,
+        ..Config::new(0, ranks, 1, 64, 2)
+    };
     World::new(config, 1_000, Random::new(1))
 }
 
@@ -238,6 +244,28 @@ fn a_page_that_is_overwritten_is_not_fetched_and_goes_to_its_home_as_a_whole() {
         world.barrier(&[2, 1, 0]);
         assert_eq!((world.load(writer, at + 5), world.load(writer, at + 6)), (100 + turn, turn));
         world.barrier(&[2, 1, 0]);
+    }
+}
+
+#[test]
+fn a_page_whose_home_is_not_known_is_overwritten_without_a_fetch_too() {
+    let mut world = world(3);
+    let at = world.alloc(0, 3 * PAGE as u64);
+    for byte in 0..3 * PAGE {
+        world.store(0, at + byte, 1);
+    }
+    world.barrier(&[0, 1, 2]);
+    for page in 0..4 {
+        // The last is nobody's.
+        world.rank(1).dsm.overwrite(0, 0, 0, (at / PAGE) as u64 + page).unwrap();
+    }
+    world.drain(1);
+    (0..3 * PAGE).for_each(|byte| world.store(1, at + byte, 2));
+    let counters = world.ranks[1].dsm.counters();
+    assert_eq!((counters.pages_fetched, counters.twins), (0, 0));
+    world.barrier(&[0, 1, 2]);
+    for rank in 0..3 {
+        assert!((0..3 * PAGE).all(|byte| world.load(rank, at + byte) == 2));
     }
 }
 
