@@ -101,6 +101,7 @@ mod lazy;
 mod message;
 mod protocol;
 mod protocols;
+mod ranges;
 mod ranks;
 mod sequential;
 mod spread;

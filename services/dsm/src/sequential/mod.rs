@@ -10,7 +10,6 @@ mod directory;
 mod holds;
 mod manager;
 mod map;
-mod ranges;
 mod requests;
 
 use crate::address::Key;
