@@ -199,7 +199,7 @@ typedef struct mw_request_t mw_request_t;
  * `mw_shared_barrier_of`, and the functions of mw_sync(3). A child does not close it, and leaves by _exit(2) or exit(3) while its parent has it open.
  *
  * On several hosts, or with `--coherence minipages`, it is sequentially consistent: an access that needs another rank faults, and the
- * library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time. With `--coherence hlrc` a rank sees what
+ * library's handler (of SIGBUS or SIGSEGV) fetches what it needs: an allocation of up to a page, or a page of a longer one. With `--coherence hlrc` a rank sees what
  * another has written once it has synchronised with it by a lock or a barrier. There system calls do not fault: they fail with EFAULT for
  * such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have the memory: touching it ends the child
  * by SIGSEGV, and a line on stderr says why.
@@ -321,6 +321,16 @@ typedef struct {
     /* With `MW_ALLOC_HOME` and under hlrc, the rank that keeps its pages. Otherwise the first rank to touch a page does. */
     uint32_t home;
 } mw_alloc_options_t;
+
+/* Rows in shared memory: three numbers, which `mw_shared_broadcast` tells other ranks. */
+typedef struct {
+    /* Address of the first. */
+    uint64_t address;
+    /* Number of rows. */
+    uint64_t rows;
+    /* Bytes of each. */
+    uint64_t row_bytes;
+} mw_rows_t;
 
 /*
  * A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
@@ -1423,7 +1433,7 @@ mw_status_t mw_shared_open(const mw_node_t *node,
 mw_status_t mw_shared_close(mw_shared_t *shared);
 
 /*
- * Allocates `length` zeroed bytes, with minipages as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
+ * Allocates `length` zeroed bytes. With minipages up to a page move between ranks as a whole and alone, more page by page. The address, in `*memory`, is the same in
  * every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
  * 64, from a page on to pages. It lasts until the shared memory is closed; on one host `mw_shared_free` may free it before.
  *
@@ -1435,7 +1445,7 @@ mw_status_t mw_shared_alloc(const mw_shared_t *shared,
                             void **memory);
 
 /*
- * Fetches what is missing here of `length` bytes at `memory` while this thread continues. It is a hint: at most 16 allocations are under
+ * Fetches what is missing here of `length` bytes at `memory` while this thread continues. It is a hint: at most 16 minipages are under
  * way at a time, faults fetch the rest, and another rank may take one away before it is used.
  *
  * Errors:
@@ -1535,6 +1545,47 @@ mw_status_t mw_shared_alloc_with(const mw_shared_t *shared,
                                  size_t length,
                                  const mw_alloc_options_t *options,
                                  void **memory);
+
+/*
+ * Allocates `rows` rows of `row_bytes` zeroed bytes; `options` may be `NULL`, and name no unit. With minipages each row moves between ranks
+ * alone: those below a page share pages, each in a view of its own, and longer ones begin on a page each. On one host, and under hlrc, rows
+ * are adjacent. `mw_row` gives the address of each.
+ *
+ * Errors:
+ * As `mw_shared_alloc_with`; `MW_ERR_ARGUMENT`: no rows, rows of 0 bytes, or options with a unit.
+ *
+ * Required of the caller:
+ * As `mw_shared_alloc_with`.
+ */
+mw_status_t mw_shared_alloc_rows(const mw_shared_t *shared,
+                                 uint64_t rows,
+                                 uint64_t row_bytes,
+                                 const mw_alloc_options_t *options,
+                                 mw_rows_t *place);
+
+/*
+ * Returns the address of row number `row` in `*memory`: the same in every rank. It is aligned as `row_bytes` is, up to 64 bytes.
+ *
+ * Errors:
+ * `MW_ERR_RANGE`: there is no such row. `MW_ERR_ADDRESS`: the rows are not within the shared memory. `MW_ERR_ARGUMENT`: there are none.
+ */
+mw_status_t mw_row(const mw_shared_t *shared,
+                   const mw_rows_t *rows,
+                   uint64_t row,
+                   void **memory);
+
+/*
+ * Tells rank `rank` that it will read `length` bytes at `memory`, while this thread continues: it fetches what is missing there, as by
+ * `mw_shared_prefetch`, at most 16 minipages at a time. A hint, without effect on one host and under hlrc.
+ *
+ * Errors:
+ * `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_RANGE`: no rank has this number. `MW_ERR_ARGUMENT`: it is this rank.
+ * `MW_ERR_GONE`: a rank has left or died.
+ */
+mw_status_t mw_shared_push(const mw_shared_t *shared,
+                           const void *memory,
+                           size_t length,
+                           uint32_t rank);
 
 /*
  * Allocates `length` bytes of shared memory, as malloc(3) does of private memory: aligned to 16 bytes, at the same address in every rank,

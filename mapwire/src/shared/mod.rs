@@ -51,8 +51,8 @@ use crate::sync::Objects;
 ///
 /// * **All on one host:** the ranks map the same memory, and the processor keeps it coherent. Loads, stores, atomics, system calls,
 ///   `mlockall` and debuggers work on it as on any memory. A forked child has it too, and may load, store, allocate, lock and unlock.
-/// * **On several hosts,** or with `--coherence minipages`: every allocation is a *minipage*, which moves between ranks as a whole and alone,
-///   however many share its page (Millipage §2.1). One rank at a time may store to it, or many may read; the memory is sequentially
+/// * **On several hosts,** or with `--coherence minipages`: an allocation of up to a page is a *minipage*, which moves between ranks as a whole
+///   and alone, however many share its page (Millipage §2.1); a longer one has as many as its [`Unit`] says, by default one a page. One rank at a time may store to it, or many may read; the memory is sequentially
 ///   consistent. Nothing needs to be called for that: an access that is not allowed yet faults, and the fault handler fetches the minipage.
 ///
 /// Cheap to clone. [`open`](Self::open) and [`close`](Self::close) are collective.

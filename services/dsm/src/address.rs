@@ -49,7 +49,7 @@ pub struct Address {
     pub offset_bytes: u64,
 }
 
-/// One allocation: the unit of data transfer and of access rights.
+/// The unit of data transfer and of access rights: an allocation, or one of the units of a long one.
 ///
 /// It is either shorter than a page and within one page, or at least a page long and starts on a page boundary; then no other minipage of
 /// the same view lies on its pages.

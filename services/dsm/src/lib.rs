@@ -1,6 +1,6 @@
 //! A shared memory: the protocol of one rank, without a machine. It is coherent by minipages (Millipage) or lazily (HLRC).
 //!
-//! [`Dsm`] decides which rank may read or write which *minipage* (one allocation, accessed through a *view* of its own so that its
+//! [`Dsm`] decides which rank may read or write which *minipage* (an allocation or a [`Unit`] of one, accessed through a *view* of its own so that its
 //! neighbours on the same physical page have separate rights; Millipage §2.1), and keeps the job's locks, barriers and allocator. It reads
 //! no clock, starts no thread and touches no memory: a driver feeds it inputs and executes the [`Action`]s that it returns. See [`Dsm`]
 //! for the order of calls.
@@ -115,6 +115,7 @@ mod message;
 mod objects;
 mod protocol;
 mod protocols;
+mod ranges;
 mod ranks;
 mod sequential;
 mod spread;

@@ -192,7 +192,7 @@ impl Protocols {
     /// Enters a new, well-formed allocation of another rank, which this rank must know.
     pub(crate) fn enter(&mut self, from: Rank, minipage: Minipage, home: Option<Rank>) -> Result<(), Violation> {
         match self.lazy_at(minipage.view) {
-            Some(lazy) => lazy.enter(&minipage, home),
+            Some(lazy) => lazy.enter(from, &minipage, home),
             None if home.is_some() => Err(Violation::Minipage),
             None => self.sequential.enter(from, minipage),
         }

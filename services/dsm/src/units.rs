@@ -150,6 +150,8 @@ mod tests {
             for number in 0..units.count() {
                 let minipage = units.unit(number, views).unwrap();
                 prop_assert!(minipage.is_well_formed(100_000, views), "{:?}", minipage);
+                // So no aligned word of up to 16 bytes lies across two.
+                prop_assert!(minipage.offset_bytes.is_multiple_of(align(units.unit_bytes)));
                 length += minipage.length_bytes;
                 let before = bytes.range(..=minipage.offset_bytes).next_back();
                 prop_assert!(before.is_none_or(|(_, end)| *end <= minipage.offset_bytes), "{:?}", minipage);

@@ -169,11 +169,12 @@ impl Attacked {
             0 | 1 => self.dsm.handle_fault(now_ns, thread, view, page, access) == Ok(pending),
             2 => {
                 let bytes = number(random, 9000);
-                let unit = if random.chance(50) { Unit::Auto } else { Unit::Bytes(number(random, bytes.max(1))) };
-                let options = AllocOptions { unit, ..AllocOptions::default() };
-                match random.below(3) {
-                    0 => self.dsm.alloc_rows(thread, number(random, 9), bytes, options).is_ok(),
-                    _ => self.dsm.alloc_with(thread, bytes, options).is_ok(),
+                let with = |unit| AllocOptions { unit, ..AllocOptions::default() };
+                match random.below(6) {
+                    0 => self.dsm.alloc_rows(thread, number(random, 9), bytes, with(Unit::Auto)).is_ok(),
+                    1 => self.dsm.alloc(thread, bytes).is_ok(),
+                    2 => self.dsm.alloc_with(thread, bytes, with(Unit::Bytes(number(random, 9000)))).is_ok(),
+                    _ => self.dsm.alloc_with(thread, bytes, with(Unit::Whole)).is_ok(),
                 }
             }
             3 => self.dsm.lock(thread, lock) == Ok(pending),

@@ -43,6 +43,7 @@ mod races;
 
 use crate::coherence::Release;
 use crate::context::Context;
+use crate::ranges::{PageSet, Ranges};
 use crate::spread::Spread;
 use crate::{
     Action, Barrier, Config, ConfigError, MAX_PAYLOAD_BYTES, Message, Minipage, PAGE_BYTES, Protection, Rank,
@@ -50,6 +51,7 @@ use crate::{
 };
 use ahead::Ahead;
 use alloc::vec::Vec;
+use core::ops::Range;
 use homes::Homes;
 use intervals::Intervals;
 use log::{Log, Run};
@@ -63,6 +65,10 @@ pub(crate) struct Lazy {
     rank: Rank,
     spread: Spread,
     pages: Pages,
+    /// Allocations of several pages without a given home, whose pages have no flags of their own.
+    ranges: Ranges,
+    /// Pages that have.
+    flagged: PageSet,
     homes: Homes,
     intervals: Intervals,
     log: Log,
@@ -93,6 +99,8 @@ impl Lazy {
                 rank,
                 spread: Spread::new(ranks),
                 pages: Pages::new(pages)?,
+                ranges: Ranges::new(pages, 1)?,
+                flagged: PageSet::new(pages)?,
                 homes: Homes::new(pages.div_ceil(u32::from(ranks)), ranks)?,
                 intervals: Intervals::new(config)?,
                 log: Log::new(rank, ranks, pages, barriers, notices)?,
@@ -119,7 +127,7 @@ impl Lazy {
     /// The page, as far as this rank knows of it, and the application's access to it here.
     pub(crate) fn minipage_at(&self, page: u64) -> Option<(Minipage, Protection)> {
         let page = u32::try_from(page).ok().filter(|&page| page < self.pages.count())?;
-        let is_known = self.pages.is(page, KNOWN) || self.pages.home(page).is_some();
+        let is_known = self.is_known(page) || self.pages.home(page).is_some();
         is_known.then(|| (pages::run(page, 1), self.pages.protection(page)))
     }
 
@@ -134,18 +142,45 @@ impl Lazy {
         self.log.condensed()
     }
 
-    fn pages_of(minipage: &Minipage) -> core::ops::Range<u32> {
+    fn pages_of(minipage: &Minipage) -> Range<u32> {
         let first = minipage.first_page() as u32;
         first..first + minipage.pages() as u32
     }
 
+    fn is_known(&self, page: u32) -> bool {
+        self.pages.is(page, KNOWN) || self.ranges.creator(page).is_some()
+    }
+
+    fn is_own(&self, page: u32) -> bool {
+        self.pages.is(page, OWN) || self.ranges.creator(page) == Some(self.rank)
+    }
+
+    /// Enters many pages as one, if nothing is allocated on them. Small allocations may have come to their last page before.
+    fn enter_range(&mut self, minipage: &Minipage, creator: Rank) -> Result<(), Violation> {
+        let Range { start, end } = Self::pages_of(minipage);
+        if !self.ranges.are_free(start, end) || self.flagged.has_any(start, end - 1) || self.pages.is(end - 1, OWN) {
+            return Err(Violation::Minipage);
+        }
+        self.ranges.insert((*minipage).into(), creator);
+        Ok(())
+    }
+
     /// Whether nobody else has allocated on these pages.
     pub(crate) fn is_free(&self, minipage: &Minipage) -> bool {
-        Self::pages_of(minipage).all(|page| self.pages.is(page, OWN) || !self.pages.is(page, KNOWN))
+        let Range { start, end } = Self::pages_of(minipage);
+        if end - start > 1 {
+            return self.ranges.are_free(start, end) && !self.flagged.has_any(start, end);
+        }
+        self.is_own(start) || !self.is_known(start)
     }
 
     /// Enters a new allocation of this rank.
     pub(crate) fn create(&mut self, minipage: &Minipage, home: Option<Rank>) {
+        if minipage.pages() > 1 && home.is_none() {
+            // Its pages are free.
+            let _ = self.enter_range(minipage, self.rank);
+            return;
+        }
         for page in Self::pages_of(minipage) {
             self.pages.set(page, OWN);
         }
@@ -158,18 +193,21 @@ impl Lazy {
     }
 
     /// Enters an allocation of another rank, which this rank must know. Small ones on the same page are entered one after the other.
-    pub(crate) fn enter(&mut self, minipage: &Minipage, home: Option<Rank>) -> Result<(), Violation> {
+    pub(crate) fn enter(&mut self, from: Rank, minipage: &Minipage, home: Option<Rank>) -> Result<(), Violation> {
         if minipage.view != 0 {
             return Err(Violation::OutOfRange);
         }
         if !self.must_know(minipage, home, self.rank) {
             return Err(Violation::NotManager);
         }
+        if minipage.pages() > 1 && home.is_none() {
+            return self.enter_range(minipage, from);
+        }
         // Only whole pages of its own are given a home.
-        let is_new = |page| !self.pages.is(page, KNOWN) && self.pages.home(page).is_none();
+        let is_new = |page| !self.is_known(page) && self.pages.home(page).is_none();
         let is_whole = minipage.offset_bytes.is_multiple_of(PAGE_BYTES);
         let mut pages = Self::pages_of(minipage);
-        if home.is_some() && !(is_whole && pages.clone().all(is_new)) || pages.any(|page| self.pages.is(page, OWN)) {
+        if home.is_some() && !(is_whole && pages.clone().all(is_new)) || pages.any(|page| self.is_own(page)) {
             return Err(Violation::Minipage);
         }
         self.allocate(minipage, home);
@@ -179,6 +217,7 @@ impl Lazy {
     fn allocate(&mut self, minipage: &Minipage, home: Option<Rank>) {
         for page in Self::pages_of(minipage) {
             self.pages.set(page, KNOWN);
+            self.flagged.insert(page);
             if self.manager(page) == self.rank {
                 self.homes.allocate(self.row(page), home);
             }

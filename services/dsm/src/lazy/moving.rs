@@ -44,6 +44,9 @@ impl Lazy {
         }
         match message {
             Message::HomeRequest { .. } => {
+                if self.ranges.creator(page).is_some() {
+                    self.homes.allocate(self.row(page), None);
+                }
                 match self.homes.ask(self.row(page), from)? {
                     Answer::Refused => self.tell(context, from, Message::HomeRefuse { page }),
                     Answer::Home(home) => self.tell(context, from, Message::Home { page, home }),

@@ -11,8 +11,8 @@
 //! Longer minipages, and allocations of several, are [`Ranges`]. A word of theirs stays zero until a right to it changes: until then the
 //! rank that allocated it has the right to write, and nobody else any.
 
-use super::ranges::Ranges;
 use crate::address::Key;
+use crate::ranges::{PageSet, Ranges};
 use crate::units::Units;
 use crate::{Minipage, PAGE_BYTES, Protection, Rank, tables};
 use alloc::vec::Vec;
@@ -22,8 +22,8 @@ pub(super) struct Map {
     words: Vec<u32>,
     pages: usize,
     rank: Rank,
-    /// A bit for each page on which a small minipage lies, in any view.
-    smalls: Vec<u64>,
+    /// Pages on which a small minipage lies, in any view.
+    smalls: PageSet,
     ranges: Ranges,
 }
 
@@ -54,8 +54,8 @@ impl Map {
     /// An empty map; `None` if the machine refuses memory for its tables.
     pub(super) fn new(rank: Rank, pages: u32, views: u16) -> Option<Self> {
         let words = tables::zeroes(tables::entries(pages, views)?)?;
-        let smalls = tables::zeroes(pages.div_ceil(64) as usize)?;
-        Some(Map { words, pages: pages as usize, rank, smalls, ranges: Ranges::new(pages, views)? })
+        let (smalls, ranges) = (PageSet::new(pages)?, Ranges::new(pages, views)?);
+        Some(Map { words, pages: pages as usize, rank, smalls, ranges })
     }
 
     fn index(&self, view: u16, page: u32) -> usize {
@@ -126,20 +126,6 @@ impl Map {
         Some(run)
     }
 
-    fn has_small(&self, page: u32) -> bool {
-        self.smalls[page as usize / 64] >> (page % 64) & 1 != 0
-    }
-
-    /// Whether small minipages lie on some of these pages.
-    fn have_small(&self, first: u32, end: u32) -> bool {
-        let whole = first.next_multiple_of(64)..end / 64 * 64;
-        if whole.is_empty() {
-            return (first..end).any(|page| self.has_small(page));
-        }
-        (first..whole.start).chain(whole.end..end).any(|page| self.has_small(page))
-            || self.smalls[whole.start as usize / 64..whole.end as usize / 64].iter().any(|&word| word != 0)
-    }
-
     /// Whether no known minipage of the same view overlaps the pages of this well-formed one.
     pub(super) fn is_free(&self, minipage: &Minipage) -> bool {
         if minipage.pages() > 1 {
@@ -156,7 +142,7 @@ impl Map {
         let last = Key { view: units.view, page: end - 1 };
         let is_last_shared = units.per_page(views) == 1;
         self.ranges.are_free(first, end)
-            && !self.have_small(first, if is_last_shared { end - 1 } else { end })
+            && !self.smalls.has_any(first, if is_last_shared { end - 1 } else { end })
             && (!is_last_shared || self.word(last) == 0)
     }
 
@@ -171,7 +157,7 @@ impl Map {
         }
         let (offset, last) = ((minipage.offset_bytes % PAGE_BYTES) as u32, (minipage.length_bytes - 1) as u32);
         self.words[at] = SMALL | bits | (offset | last << 12) << 4;
-        self.smalls[minipage.first_page() as usize / 64] |= 1 << (minipage.first_page() % 64);
+        self.smalls.insert(minipage.first_page() as u32);
     }
 
     /// Adds well-formed units that `creator` has allocated, whose pages must be free.

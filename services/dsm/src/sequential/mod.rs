@@ -11,7 +11,6 @@ mod directory;
 mod holds;
 mod manager;
 mod map;
-mod ranges;
 mod requests;
 mod strides;
 
