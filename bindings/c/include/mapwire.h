@@ -291,11 +291,12 @@ typedef struct {
 } mw_import_options_t;
 
 /*
- * A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
- * one; at a multiple of 64 bytes it shares no cache line.
+ * A mutex in shared memory, anywhere: any thread of any rank locks it, and if all ranks are on one host, forked children too. 64 zeroed bytes
+ * are an unlocked one; at a multiple of 64 bytes it shares no cache line.
  *
- * Whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next. If a holder
- * ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it.
+ * On one host whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next, and
+ * if a holder ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it. Between hosts, a rank keeps it, and
+ * serves in the order of arrival.
  */
 typedef struct {
     /* The library's. */
@@ -317,7 +318,7 @@ typedef struct {
     uint64_t reserved[8];
 } mw_cond_t;
 
-/* What one thread does for all ranks of this host, in shared memory. 64 zeroed bytes: not done. */
+/* What one thread does for all ranks, in shared memory. 64 zeroed bytes: not done. */
 typedef struct {
     /* The library's. */
     uint64_t reserved[8];
@@ -1554,7 +1555,7 @@ mw_status_t mw_shared_usable_size(const mw_shared_t *shared,
  *
  * Errors:
  * Of this and all functions of synchronisation objects: `MW_ERR_ADDRESS`: it is not in shared memory, or not aligned to 8 bytes.
- * `MW_ERR_STATE`: no memory that ranks of one host share is open.
+ * `MW_ERR_STATE`: no shared memory is open. `MW_ERR_LIMIT`: between hosts, the rank that keeps it has 65536 objects in use.
  *
  * Required of the caller:
  * The shared memory is not closed during the call.
