@@ -333,11 +333,12 @@ typedef struct {
 } mw_rows_t;
 
 /*
- * A mutex in shared memory, anywhere: any thread of any rank on this host locks it, and forked children too. 64 zeroed bytes are an unlocked
- * one; at a multiple of 64 bytes it shares no cache line.
+ * A mutex in shared memory, anywhere: any thread of any rank locks it, and if all ranks are on one host, forked children too. 64 zeroed bytes
+ * are an unlocked one; at a multiple of 64 bytes it shares no cache line.
  *
- * Whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next. If a holder
- * ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it.
+ * On one host whoever comes when it is free takes it, except that a thread that has waited for more than a millisecond is served next, and
+ * if a holder ends, all that wait and all that come later get `MW_ERR_GONE` and a message that names it. Between hosts, a rank keeps it, and
+ * serves in the order of arrival.
  */
 typedef struct {
     /* The library's. */
@@ -359,7 +360,7 @@ typedef struct {
     uint64_t reserved[8];
 } mw_cond_t;
 
-/* What one thread does for all ranks of this host, in shared memory. 64 zeroed bytes: not done. */
+/* What one thread does for all ranks, in shared memory. 64 zeroed bytes: not done. */
 typedef struct {
     /* The library's. */
     uint64_t reserved[8];
@@ -1433,6 +1434,16 @@ mw_status_t mw_shared_open(const mw_node_t *node,
 mw_status_t mw_shared_close(mw_shared_t *shared);
 
 /*
+ * Says where the calling thread allocates next, for `mapwire run --summary`: a file and its line. The allocating functions of this header
+ * are macros that call it. Elsewhere the function that is called is named.
+ *
+ * Required of the caller:
+ * `file` is `NULL`, or a string that lasts as long as the program.
+ */
+void mw_shared_place(const char *file,
+                     uint32_t line);
+
+/*
  * Allocates `length` zeroed bytes. With minipages up to a page move between ranks as a whole and alone, more page by page. The address, in `*memory`, is the same in
  * every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
  * 64, from a page on to pages. It lasts until the shared memory is closed; on one host `mw_shared_free` may free it before.
@@ -1652,7 +1663,7 @@ mw_status_t mw_shared_usable_size(const mw_shared_t *shared,
  *
  * Errors:
  * Of this and all functions of synchronisation objects: `MW_ERR_ADDRESS`: it is not in shared memory, or not aligned to 8 bytes.
- * `MW_ERR_STATE`: no memory that ranks of one host share is open.
+ * `MW_ERR_STATE`: no shared memory is open. `MW_ERR_LIMIT`: between hosts, the rank that keeps it has 65536 objects in use.
  *
  * Required of the caller:
  * The shared memory is not closed during the call.
@@ -2336,3 +2347,16 @@ mw_status_t mw_shared_counters(const mw_shared_t *shared, mw_shared_counters_t *
 #endif  /* __cplusplus */
 
 #endif  /* MAPWIRE_H */
+
+/*
+ * mapwire run --summary names the places that allocate what faults most: the calls of these. Define MW_NO_PLACES before the header is
+ * included to have none named.
+ */
+#if !defined(MW_NO_PLACES) && (defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L))
+#define mw_shared_alloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_alloc(__VA_ARGS__))
+#define mw_shared_alloc_with(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_alloc_with(__VA_ARGS__))
+#define mw_shared_malloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_malloc(__VA_ARGS__))
+#define mw_shared_calloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_calloc(__VA_ARGS__))
+#define mw_shared_realloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_realloc(__VA_ARGS__))
+#define mw_shared_aligned_alloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_aligned_alloc(__VA_ARGS__))
+#endif
