@@ -61,8 +61,8 @@
 //! so do the answers about those that can be served at once, from one owner, if they are adjacent and of one length; the others come by
 //! themselves. Sets form anew with each request, so nothing has to part what two ranks want separately.
 //!
-//! Read faults of a thread a constant stride apart, in pages or in the views of a page, bring what follows ahead of it, twice as much each
-//! time: up to 12 pages, or all of a page. They take no right to write. A copy that is taken away before the thread has got there ends that,
+//! Read faults of a thread a constant stride apart, in pages or in the views of a page, bring what follows ahead of it, more each time: up
+//! to 12 pages, or all of a page. They take no right to write. A copy that is taken away before the thread has got there ends that,
 //! as does a fault elsewhere ([`Config::read_ahead`]).
 //!
 //! # Lazy release consistency
