@@ -210,7 +210,6 @@ impl Job {
                 let all = u64::from(self.programs[who].phase) * self.programs.len() as u64;
                 self.call(who, ObjectCall { object: 8, kind: ObjectKind::Flag, verb: Verb::Take, argument: all });
                 self.programs[who].doing = Doing::Waiting;
-                return;
             }
             (Outcome::Passed | Outcome::Value(_), Doing::Waiting) => {
                 let (arrived, clock) = &self.arrived[self.programs[who].phase as usize];
