@@ -17,9 +17,11 @@ use super::udp::Datagrams;
 use super::words::Words;
 use super::{BenchError, Plan};
 
-/// Bytes of an allocation, and how many are fetched ahead of the one that is accessed.
+/// Bytes that are accessed at a time, and how many such parts are fetched ahead.
 const PART_BYTES: usize = 64 << 10;
 const AHEAD: usize = 8;
+/// Bytes of a minipage: larger ones move as a whole.
+const MINIPAGE_BYTES: usize = 1 << 20;
 /// Bytes of a message of the baseline between hosts.
 const MESSAGE_BYTES: usize = 1 << 20;
 
@@ -34,6 +36,7 @@ struct Station {
     node: Node,
     shared: Shared,
     parts: Vec<SharedSlice<u8>>,
+    /// As long as a part.
     buffer: Vec<u8>,
     datagrams: Option<Datagrams>,
     memory: Words,
@@ -62,9 +65,14 @@ impl job::Part for Station {
         match order.what {
             ALLOCATE => {
                 self.parts.clear();
-                for _ in 0..bytes / PART_BYTES {
-                    let mine = (rank == 0).then(|| self.shared.alloc(PART_BYTES)).transpose()?;
-                    self.parts.push(self.shared.broadcast_slice(0, mine)?);
+                let part_bytes = self.buffer.len();
+                let each = if part_bytes == MINIPAGE_BYTES { part_bytes } else { bytes };
+                for _ in 0..bytes / each {
+                    let mine = (rank == 0).then(|| self.shared.alloc(each)).transpose()?;
+                    let all = self.shared.broadcast_slice(0, mine)?;
+                    for at in (0..each).step_by(part_bytes) {
+                        self.parts.push(all.part(at, part_bytes)?);
+                    }
                 }
             }
             WRITE if rank == 0 => self.pass(true)?,
@@ -126,7 +134,8 @@ pub(crate) fn passing(plan: &Plan, report: &mut Report) -> Result<(), BenchError
     let rank = node.rank();
     let datagrams = is_remote.then(|| Datagrams::new(memory, memory.part(0, 256), rank)).transpose()?;
     let shared = Shared::open(&node, 1)?;
-    let buffer = vec![rank as u8 + 1; PART_BYTES];
+    let part_bytes = if case == "minipages" { MINIPAGE_BYTES } else { PART_BYTES };
+    let buffer = vec![rank as u8 + 1; part_bytes];
     let station = Station { node, shared: shared.clone(), parts: Vec::new(), buffer, datagrams, memory };
     let bytes = if plan.quick { 4 << 20 } else { 1 << 30 };
     in_step(station, steps, |leader| {
