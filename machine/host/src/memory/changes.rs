@@ -65,7 +65,7 @@ fn compare_words(page: &PageBytes, copy: &PageBytes, into: &mut Differences) {
     let of_word = |ours: &[u8; 8], theirs: &[u8; 8]| {
         // The highest bit of each byte that differs; then all of them in the highest byte.
         let word = u64::from_le_bytes(*ours) ^ u64::from_le_bytes(*theirs);
-        let highest = ((word & LOW) + LOW | word) & !LOW;
+        let highest = (((word & LOW) + LOW) | word) & !LOW;
         (highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
     };
     let blocks = page.as_chunks::<BLOCK>().0.iter().zip(copy.as_chunks::<BLOCK>().0).enumerate();
