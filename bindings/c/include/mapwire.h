@@ -1423,6 +1423,16 @@ mw_status_t mw_shared_open(const mw_node_t *node,
 mw_status_t mw_shared_close(mw_shared_t *shared);
 
 /*
+ * Says where the calling thread allocates next, for `mapwire run --summary`: a file and its line. The allocating functions of this header
+ * are macros that call it. Elsewhere the function that is called is named.
+ *
+ * Required of the caller:
+ * `file` is `NULL`, or a string that lasts as long as the program.
+ */
+void mw_shared_place(const char *file,
+                     uint32_t line);
+
+/*
  * Allocates `length` zeroed bytes, with minipages as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
  * every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
  * 64, from a page on to pages. It lasts until the shared memory is closed; on one host `mw_shared_free` may free it before.
@@ -2285,3 +2295,16 @@ mw_status_t mw_shared_counters(const mw_shared_t *shared, mw_shared_counters_t *
 #endif  /* __cplusplus */
 
 #endif  /* MAPWIRE_H */
+
+/*
+ * mapwire run --summary names the places that allocate what faults most: the calls of these. Define MW_NO_PLACES before the header is
+ * included to have none named.
+ */
+#if !defined(MW_NO_PLACES) && (defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L))
+#define mw_shared_alloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_alloc(__VA_ARGS__))
+#define mw_shared_alloc_with(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_alloc_with(__VA_ARGS__))
+#define mw_shared_malloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_malloc(__VA_ARGS__))
+#define mw_shared_calloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_calloc(__VA_ARGS__))
+#define mw_shared_realloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_realloc(__VA_ARGS__))
+#define mw_shared_aligned_alloc(...) (mw_shared_place(__FILE__, __LINE__), mw_shared_aligned_alloc(__VA_ARGS__))
+#endif
