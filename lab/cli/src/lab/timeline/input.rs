@@ -124,14 +124,15 @@ impl Input {
             shape.command = TraceReader::open(&self.files[0])?.metadata().command.clone();
         }
         let (mut nodes, mut processes, mut first_ns) = (0_usize, 0_usize, None);
-        self.each(|record| {
+        let damaged = self.each(|record| {
             nodes = nodes.max(usize::from(record.node.get()) + 1);
             processes = processes.max(usize::from(record.process.get()) + 1);
             first_ns.get_or_insert(record.time_ns.get());
         })?;
         let files = names(&self.files);
         let Some(first_ns) = first_ns else {
-            return Err(format!("{files}: no records are there, so there is nothing to show").into());
+            let why = damaged.first().map_or("no records are there, so there is nothing to show", String::as_str);
+            return Err(format!("{files}: {why}").into());
         };
         if nodes * processes > MOST_RANKS {
             return Err(format!(
