@@ -238,10 +238,10 @@ impl<'a, W: Write> Timeline<'a, W> {
             self.tell_counters(rank, u64::MAX)?;
         }
         if !self.is_begun {
-            write!(self.out, "{{\"traceEvents\":[\n")?;
+            writeln!(self.out, "{{\"traceEvents\":[")?;
         }
         let said = json!({ "command": self.shape.command.join(" ") });
-        write!(self.out, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{said}}}\n")?;
+        writeln!(self.out, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{said}}}")?;
         Ok(self.out)
     }
 }
