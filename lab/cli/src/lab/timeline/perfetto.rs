@@ -241,7 +241,7 @@ impl<'a, W: Write> Timeline<'a, W> {
             writeln!(self.out, "{{\"traceEvents\":[")?;
         }
         let said = json!({ "command": self.shape.command.join(" ") });
-        write!(self.out, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{said}}}\n")?;
+        writeln!(self.out, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{said}}}")?;
         Ok(self.out)
     }
 }
