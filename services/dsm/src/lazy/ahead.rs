@@ -1,7 +1,7 @@
 //! Pages fetched ahead of accesses.
 //!
-//! A page whose home is not known waits until that has been asked for; when no such question is open, all pages that wait are fetched in
-//! their order, and consecutive ones of one home by one action.
+//! A page whose home is not known waits until that has been asked for. When no such question is open, or many pages wait, all of them are
+//! fetched in their order, and consecutive ones of one home by one action.
 
 use crate::context::Context;
 use crate::{Access, Action, Error, MAX_PAGES_AHEAD, Message, Protection, Rank};
@@ -32,7 +32,7 @@ impl Ahead {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.asked == 0 && !self.ready.is_empty()
+        !self.ready.is_empty() && (self.asked == 0 || self.ready.len() >= MOST_AT_ONCE as usize)
     }
 
     /// How many pages the action fetched that began with this one.
