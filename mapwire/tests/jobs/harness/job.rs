@@ -334,7 +334,14 @@ impl Done {
     /// Standard error has this text.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(self.another || self.err.contains(text), "`{text}` is not said: {}", self.story());
+        self.says_one_of(&[text])
+    }
+
+    /// Standard error has one of these texts.
+    #[track_caller]
+    pub(crate) fn says_one_of(self, texts: &[&str]) -> Self {
+        let is_said = texts.iter().any(|text| self.err.contains(text));
+        assert!(self.another || is_said, "{texts:?} is not said: {}", self.story());
         self
     }
 
