@@ -21,8 +21,8 @@ use crate::random::mix;
 
 /// Nodes that move between a stack and a deque at once.
 const CHUNK: usize = 64;
-/// Most nodes of a deque.
-const DEQUE: usize = 16 * CHUNK;
+/// Most chunks of a deque.
+const CHUNKS: usize = 16;
 /// Children of a node that has any.
 const CHILDREN: u64 = 8;
 /// How many of 2^16 nodes have children: a node has 0.998 on average, so that a small tree hangs on one root and a huge one on another.
@@ -47,11 +47,11 @@ pub struct Walked {
 }
 
 /// Group 0: how many workers are idle, and which was the last to change that, plus one. Group 1 + w: what worker w has walked. Then
-/// a group for the deque of each worker: its length, who changed it last, plus one, and its nodes.
+/// the head of each worker's deque: its length, and who changed it last, plus one. Then its chunks, a group each: a thief needs one alone.
 pub struct Memory<'c>(Words<'c>);
 
 const IDLE_LOCK: u32 = 0;
-/// Words of a deque before its nodes.
+/// Words of the head of a deque.
 const HEAD: usize = 2;
 const MAX_ROOTS: usize = 1 << 30;
 
@@ -95,21 +95,27 @@ impl Walk<'_> {
         }
     }
 
-    /// Runs `with` on the deque of worker `owner`, its length and its nodes, under its lock.
+    /// Runs `with` on the head of the deque of worker `owner`, under its lock.
     fn deque<R>(&self, owner: usize, with: impl FnOnce(&[AtomicU64]) -> R) -> Result<R, Failure> {
-        let deque = &self.words[1 + self.worker.count() + owner];
-        self.worker.locked(1 + owner as u32, || with(deque))
+        let head = &self.words[1 + self.worker.count() + owner];
+        self.worker.locked(1 + owner as u32, || with(head))
+    }
+
+    /// The chunk of that deque which begins behind so many nodes.
+    fn chunk(&self, owner: usize, length: usize) -> &[AtomicU64] {
+        &self.words[1 + 2 * self.worker.count() + owner * CHUNKS + length / CHUNK]
     }
 
     /// Moves the oldest nodes of a stack to this worker's deque, if it has room.
     fn give(&self, stack: &mut VecDeque<u64>) -> Result<(), Failure> {
-        self.deque(self.worker.id(), |deque| {
+        let me = self.worker.id();
+        self.deque(me, |deque| {
             let length = deque[0].load(Relaxed) as usize;
-            if length + CHUNK > DEQUE {
+            if length == CHUNKS * CHUNK {
                 return;
             }
             self.note_last(&deque[1], 16);
-            for (slot, node) in deque[HEAD + length..].iter().zip(stack.drain(..CHUNK)) {
+            for (slot, node) in self.chunk(me, length).iter().zip(stack.drain(..CHUNK)) {
                 slot.store(node, Relaxed);
             }
             deque[0].store((length + CHUNK) as u64, Relaxed);
@@ -123,7 +129,7 @@ impl Walk<'_> {
             let nodes = if owner == self.worker.id() { 0 } else { CHUNK };
             self.note_last(&deque[1], 16);
             self.worker.note_must_move(8 * nodes as u64);
-            stack.extend(deque[HEAD + length..][..CHUNK].iter().map(|node| node.load(Relaxed)));
+            stack.extend(self.chunk(owner, length).iter().map(|node| node.load(Relaxed)));
             deque[0].store(length as u64, Relaxed);
             true
         })
@@ -178,12 +184,13 @@ impl Program for Tasks {
     }
 
     fn shared_bytes(&self, workers: usize) -> u64 {
-        (8 * workers * (HEAD + DEQUE)) as u64
+        (8 * workers * (HEAD + CHUNKS * CHUNK)) as u64
     }
 
     fn layout<'c>(&self, crew: &'c Crew) -> Result<Memory<'c>, Failure> {
         let own = |length| (0..crew.workers()).map(move |worker| (length, worker));
-        Ok(Memory(crew.words([(2, 0)].into_iter().chain(own(2)).chain(own(HEAD + DEQUE)))?))
+        let chunks = (0..crew.workers() * CHUNKS).map(|chunk| (CHUNK, chunk / CHUNKS));
+        Ok(Memory(crew.words([(2, 0)].into_iter().chain(own(2)).chain(own(HEAD)).chain(chunks))?))
     }
 
     fn prepare(&self, worker: &Worker<'_>, Memory(words): &Memory<'_>) -> Result<(), Failure> {
@@ -223,7 +230,7 @@ impl Program for Tasks {
     }
 
     fn collect(&self, Memory(words): &Memory<'_>) -> Walked {
-        let workers = (words.count() - 1) / 2;
+        let workers = (words.count() - 1) / (2 + CHUNKS);
         (1..=workers).fold(Walked::default(), |all, group| {
             let [nodes, sum] = [0, 1].map(|at| words[group][at].load(Relaxed));
             Walked { nodes: all.nodes + nodes, sum: all.sum.wrapping_add(sum) }
