@@ -3,7 +3,7 @@
 use mapwire_dsm::{Address, PAGE_BYTES};
 use mapwire_vmmc::service::Access;
 
-use super::{Doing, Program, Programs, SharedShape, Touch, Wanted};
+use super::{Doing, Program, Programs, SharedShape, Wanted};
 use crate::cluster::{Cluster, Observer};
 use crate::coverage::Condition;
 
@@ -33,15 +33,17 @@ impl Programs {
         }
     }
 
-    /// A rank gets the right to store only if a thread of it will, and another loses its copy for no other reason.
+    /// A rank gets the right to store only if a thread of it will, and another loses its copy for no other reason. Rank 0, which allocates
+    /// all, opens several units for stores at its first access to one of them.
     pub(super) fn check_store(&mut self, now_ns: u64, rank: usize, at: (u16, u64), access: Access) {
         let threads = usize::from(self.shape.threads);
         let stores = |program: &Program| match program.doing {
             Doing::Allocating => access == Access::Write,
-            Doing::Touching(Touch { allocation, store: Some(_), .. }) => {
-                let (Address { view, offset_bytes }, _) = self.allocations[allocation];
-                (view, offset_bytes) == at
+            Doing::Touching(touch) if rank == 0 && access == Access::Write => {
+                let (Address { view, offset_bytes }, bytes) = self.allocations[touch.allocation];
+                view == at.0 && (offset_bytes..offset_bytes + bytes).contains(&at.1)
             }
+            Doing::Touching(touch) => touch.store.is_some() && self.unit_of(&touch) == at,
             _ => false,
         };
         let of_rank = rank * threads..(rank + 1) * threads;

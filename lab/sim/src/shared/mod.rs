@@ -140,10 +140,31 @@ impl Programs {
         (who % usize::from(self.shape.threads)) as u16
     }
 
-    /// What a thread may do with the allocation.
+    /// View and first byte of what a load or store touches: the allocation, or one of the pages of a long one.
+    fn unit_of(&self, touch: &Touch) -> (u16, u64) {
+        let (Address { view, offset_bytes }, bytes) = self.allocations[touch.allocation];
+        let within = if bytes > PAGE_BYTES { touch.offset / PAGE_BYTES * PAGE_BYTES } else { 0 };
+        (view, offset_bytes + within)
+    }
+
+    /// A rank has been given this right to a unit, and no more.
+    fn note_right(&mut self, now_ns: u64, rank: usize, at: (u16, u64), access: Access) {
+        self.check_store(now_ns, rank, at, access);
+        let rights = self.rights.entry(at).or_default();
+        rights.insert(rank, access);
+        let has = |wanted| rights.values().filter(|has| **has == wanted).count();
+        let (readers, writers) = (has(Access::Read), has(Access::Write));
+        // Litmus tests judge by what was loaded.
+        if self.tests.is_none() && (writers > 1 || (writers == 1 && readers > 0)) {
+            let (view, offset) = at;
+            let text = format!("{readers} ranks may load and {writers} store at view {view}, {offset:#x}");
+            self.broke(now_ns, "sequential consistency", text);
+        }
+    }
+
+    /// What a thread may do with it.
     fn may(&self, who: usize, touch: &Touch) -> bool {
-        let (address, _) = self.allocations[touch.allocation];
-        let rights = self.rights.get(&(address.view, address.offset_bytes));
+        let rights = self.rights.get(&self.unit_of(touch));
         match rights.and_then(|rights| rights.get(&self.rank_of(who))) {
             Some(Access::Write) => true,
             Some(Access::Read) => touch.store.is_none(),
@@ -535,22 +556,13 @@ impl Observer for Programs {
         let rank = self.rank(Endpoint { node: at, process: ask.process });
         self.segments.note(at, ask);
         if let Act::Protect { region, access, .. } = ask.act {
-            let Region { view, offset, .. } = region;
+            let Region { view, offset, bytes, .. } = region;
             if self.canary == Some(Canary::LateInvalidation) && access == Access::None && self.random.chance(5) {
                 return;
             }
-            self.check_store(now_ns, rank, (view, offset), access);
-            let rights = self.rights.entry((view, offset)).or_default();
-            rights.insert(rank, access);
-            let has = |wanted| rights.values().filter(|has| **has == wanted).count();
-            let (readers, writers) = (has(Access::Read), has(Access::Write));
-            // Litmus tests judge by what was loaded.
-            if self.tests.is_some() {
-                return;
-            }
-            if writers > 1 || (writers == 1 && readers > 0) {
-                let text = format!("{readers} ranks may load and {writers} store at view {view}, {offset:#x}");
-                self.broke(now_ns, "sequential consistency", text);
+            // Several pages of a long allocation may be opened at once.
+            for offset in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {
+                self.note_right(now_ns, rank, (view, offset), access);
             }
         }
     }
