@@ -228,7 +228,7 @@ impl Profile {
         // A quarter is for areas.
         let (first_area, areas) = (self.room / 4 * 3, self.room / 4);
         let found = self.row(fine, 0, first_area, true);
-        let area = || self.row(1 << 63 | 1 << 62 | view | page / AREA_PAGES, first_area, areas, true);
+        let area = || self.row(1 << 63 | 1 << 62 | view | (page / AREA_PAGES), first_area, areas, true);
         if let Some(unit) = found {
             if span.bytes > 0 {
                 self.word(unit + LENGTH).store(span.bytes, Ordering::Relaxed);
