@@ -46,12 +46,12 @@ impl Adoption {
             if self.wants_huge_pages {
                 segment.collapse_filled();
             }
-            self.adopt(segment);
+            self.adopt(segment, mapped_pages);
         }
     }
 
     #[cold]
-    fn adopt(&self, segment: &Segment) {
+    fn adopt(&self, segment: &Segment, mapped_pages: impl Fn() -> Option<u64>) {
         let Some(mapped) = mapped_pages() else { return };
         let by_itself = mapped.saturating_sub(self.mapped.load(Ordering::Relaxed));
         if by_itself >= LEAST_PAGES {
@@ -109,6 +109,8 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
+    use core::cell::Cell;
+
     use mapwire_host::memory::memfd;
     use mapwire_host::waiting::{Patience, WaitStrategy};
     use mapwire_testing::children::free_base;
@@ -193,6 +195,23 @@ mod tests {
         assert!(seek(segment.file(), SeekFrom::Data(DATA_AT + 2000 * PAGE_BYTES as u64)).is_err(), "pages were made");
         let mut page = [0; 8];
         assert!(segment.read(DATA_AT + 1999 * PAGE_BYTES as u64, &mut page) && page == [7, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn pages_that_it_has_mapped_are_not_taken_for_those_of_the_program() {
+        let segment = segment();
+        segment.grow_to(DATA_AT + 1000 * PAGE_BYTES as u64).unwrap();
+        fill(&segment, 0..1000);
+        let by_program = Cell::new(LEAST_PAGES);
+        let adoption = Adoption::default();
+        let adopt = || {
+            let count = || mapped(&segment, 1000).len() as u64;
+            adoption.adopt(&segment, || Some(by_program.get() + count()));
+            count()
+        };
+        assert_eq!([adopt(), adopt(), adopt()], [LEAST_PAGES * FOR_EACH; 3]);
+        by_program.set(by_program.get() + LEAST_PAGES);
+        assert_eq!([adopt(), adopt()], [2 * LEAST_PAGES * FOR_EACH; 2]);
     }
 
     #[test]

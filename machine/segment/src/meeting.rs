@@ -225,7 +225,7 @@ fn same<D: Display>(name: &'static str, ours: u64, first: u64, text: impl Fn(u64
 mod tests {
     use core::sync::atomic::AtomicU32;
     use std::os::fd::AsFd;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex, PoisonError};
     use std::thread;
 
     use mapwire_host::waiting::WaitStrategy;
@@ -283,8 +283,12 @@ mod tests {
         assert!(messages[3].contains("MAPWIRE_VIEWS is 2 here and 1"), "{messages:?}");
     }
 
+    /// Held by whoever maps memory at the usual addresses.
+    static USUAL_ADDRESSES: Mutex<()> = Mutex::new(());
+
     #[test]
     fn an_address_that_is_taken_in_a_rank_makes_all_use_the_next() {
+        let _usual = USUAL_ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
         let file = memfd::create_growing("test").unwrap();
         let taken = Mapping::sparse(4096, Some(DEFAULT_BASE + (16 << 20)));
         assert!(taken.is_ok());
@@ -296,6 +300,24 @@ mod tests {
         let error = begin(&file, 0, 1, 2, named).map(patience).unwrap_err();
         assert!(matches!(error, SegmentError::Clash { rank: 0, .. }), "{error}");
         assert!(error.to_string().contains("MAPWIRE_SHARED_BASE"), "{error}");
+    }
+
+    /// Two ranks of one process are never both able to map an address: whoever could map the last must not pass for one that could map this.
+    #[test]
+    fn nobody_takes_an_address_that_another_could_not_map_for_one_that_all_have() {
+        let _usual = USUAL_ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = memfd::create_growing("test").unwrap();
+        for round in 1..=20 {
+            let map = |rank| begin(&file, rank, 2, round, SETTINGS).map(patience).map(|segment| segment.base());
+            let mapped = thread::scope(|scope| {
+                let other = scope.spawn(move || map(1));
+                [map(0), other.join().unwrap()]
+            });
+            for mapped in mapped {
+                let error = mapped.unwrap_err();
+                assert!(matches!(error, SegmentError::Clash { .. } | SegmentError::Elsewhere { .. }), "{error}");
+            }
+        }
     }
 
     #[test]

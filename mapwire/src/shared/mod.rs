@@ -233,8 +233,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Says that this thread stores to every byte of these runs (the address of each, and how many bytes it has) before its rank next
-    /// releases a lock or comes to a barrier, and loads none of them before. With hlrc, pages within them are then not fetched, and go to
+    /// Says that this thread stores to every byte of these runs (the address of each, and how many bytes it has) before any thread of its
+    /// rank releases a lock or an object of [`sync`](crate::sync) or comes to a barrier, and loads none of them before. With hlrc, pages within them are then not fetched, and go to
     /// their homes as they are; where the promise is broken, bytes have any value.
     ///
     /// # Errors

@@ -128,13 +128,54 @@ impl Watcher for Counting {
                 };
                 self.0.note_right(span(&minipage), right);
             }
-            Action::SendMinipage { minipage, .. } => self.0.note_moved(span(&minipage), minipage.length_bytes),
-            Action::Fetch { page: of, .. } => self.0.note_moved(page(of.into()), PAGE_BYTES),
+            Action::SendMinipage { minipage, message, .. } => {
+                for after in message.views().iter() {
+                    let Span { view, offset, bytes } = span(&minipage);
+                    let offset = offset + bytes * u64::from(after);
+                    self.0.note_moved(Span { view: view + after, offset, bytes }, bytes);
+                }
+            }
+            Action::Fetch { page: first, pages, .. } => {
+                for fetched in first..first + pages {
+                    self.0.note_moved(page(fetched.into()), PAGE_BYTES);
+                }
+            }
             _ => {}
         }
     }
 
     fn handle_changes(&self, of: u64, bytes: u64) {
         self.0.note_diff(page(of), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use mapwire_driver::profile::{Report, file_of};
+    use mapwire_dsm::{Message, Views};
+
+    use super::*;
+
+    #[test]
+    fn bytes_of_all_minipages_of_a_set_and_of_all_pages_of_a_run_are_counted_where_they_lie() {
+        let private = std::fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(private).tempdir().unwrap();
+        let profile = Profile::create(folder.path(), 0, 2, || 1).unwrap();
+        profile.open(0, Kept::Lazy);
+        let counting = Counting(Arc::new(profile));
+        let minipage = Minipage { view: 1, offset_bytes: 5 * PAGE_BYTES + 64, length_bytes: 64 };
+        let views = Views::new(0b1011).unwrap();
+        let (thread, access) = (0, Access::Read);
+        let message = Message::Grant { minipage, thread, access, acks: 0, data: true, done: false, views };
+        counting.handle_action(&Action::SendMinipage { to: 1, minipage, message });
+        counting.handle_action(&Action::Fetch { from: 1, page: 20, pages: 3, into: None });
+        let report = Report::read(&std::fs::read(file_of(folder.path(), 0)).unwrap()).unwrap();
+        let mut found: Vec<_> = report.units.iter().map(|unit| (unit.view(), unit.first, unit.bytes)).collect();
+        found.sort_unstable();
+        let fetched = (20..23).map(|page| (0, page * PAGE_BYTES, PAGE_BYTES));
+        let stored = [0, 1, 3].map(|after| (1 + after, minipage.offset_bytes + 64 * u64::from(after), 64));
+        assert_eq!(found, fetched.chain(stored).collect::<Vec<_>>());
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mapwire_driver::capture::{counters_of, file_of};
@@ -87,7 +87,8 @@ impl Basket {
 
     pub(super) fn send(&self, ranks: Range<u32>, mut send: impl FnMut(Vec<u8>)) -> io::Result<()> {
         for path in names(&self.folder, ranks) {
-            let mut file = match File::open(&path) {
+            // A pipe in its place must not make this wait.
+            let mut file = match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),

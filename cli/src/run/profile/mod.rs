@@ -6,9 +6,12 @@ mod advice;
 mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use mapwire_driver::profile::{Kept, Report, Unit, file_of};
+use mapwire_driver::profile::{Kept, MOST_FILE_BYTES, Report, Unit, file_of};
 
 /// Allocations that are told of.
 const MOST: usize = 10;
@@ -131,10 +134,21 @@ impl Places {
     }
 }
 
+/// What a rank has left, which may be a pipe, or longer than any profile.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let mut bytes = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(MOST_FILE_BYTES).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
 impl Profile {
     /// Joins what the ranks have left in `folder`; `None` if none has opened a shared memory.
     pub(super) fn read(folder: &Path, ranks: impl Iterator<Item = u32>) -> Option<Self> {
-        let files = ranks.filter_map(|rank| std::fs::read(file_of(folder, rank)).ok());
+        let files = ranks.filter_map(|rank| contents(&file_of(folder, rank)).ok());
         let reports: Vec<Report> = files.filter_map(|bytes| Report::read(&bytes)).collect();
         (!reports.is_empty()).then(|| Self::join(&reports))
     }
@@ -159,7 +173,7 @@ impl Profile {
             rows,
             is_of_one_host: reports.iter().any(|report| report.was(Kept::Processor)),
             is_of_protocol: reports.iter().any(|report| report.was(Kept::Minipages) || report.was(Kept::Lazy)),
-            left_out: reports.iter().map(|report| report.left_out).sum(),
+            left_out: reports.iter().fold(0, |sum: u64, report| sum.saturating_add(report.left_out)),
         }
     }
 }

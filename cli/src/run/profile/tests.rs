@@ -66,3 +66,19 @@ fn the_first_rule_that_holds_gives_the_advice() {
     }
     assert_eq!(Row { writers: ranks(&[1]), ..row }.advice(), None);
 }
+
+#[test]
+fn a_pipe_a_link_and_a_file_without_end_hold_nobody_up_and_sums_do_not_overflow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |rank| file_of(folder.path(), rank);
+    rustix::fs::mkfifoat(rustix::fs::CWD, path(0), rustix::fs::Mode::RWXU).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", path(1)).unwrap();
+    File::create(path(2)).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(Profile::read(folder.path(), 0..3), None);
+    let full = [0, 1].map(|rank| {
+        let mut report = report(rank, vec![], vec![]);
+        report.left_out = u64::MAX;
+        report
+    });
+    assert_eq!(Profile::join(&full).left_out, u64::MAX);
+}

@@ -112,6 +112,9 @@ const fn file_bytes(units: usize) -> usize {
     8 * unit_at(units)
 }
 
+/// Length of the longest profile, in bytes.
+pub const MOST_FILE_BYTES: u64 = file_bytes(units(1)) as u64;
+
 /// The file of a rank in the folder that the launcher names.
 #[must_use]
 pub fn file_of(folder: &Path, rank: u32) -> PathBuf {

@@ -262,8 +262,17 @@ impl Profile {
         None
     }
 
-    /// Notes what this rank may do with a unit from now on.
+    /// Notes what this rank may do from now on with a unit, or with pages of lazy release consistency.
     pub fn note_right(&self, span: Span, right: Right) {
+        if !self.is_lazy(span) {
+            return self.note_right_to(span, right);
+        }
+        for page in 0..span.bytes.div_ceil(PAGE_BYTES) {
+            self.note_right_to(Span { offset: span.offset + page * PAGE_BYTES, bytes: PAGE_BYTES, ..span }, right);
+        }
+    }
+
+    fn note_right_to(&self, span: Span, right: Right) {
         let Some(unit) = self.known(span) else { return };
         self.word(unit + LENGTH).store(span.bytes, Ordering::Relaxed);
         let (before, now) = (self.word(unit + RIGHT).load(Ordering::Relaxed), right as u64);

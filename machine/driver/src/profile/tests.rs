@@ -48,6 +48,25 @@ fn faults_rights_and_bytes_of_a_unit_are_one_row() {
 }
 
 #[test]
+fn a_right_to_a_run_of_lazy_pages_is_one_to_each_of_them() {
+    let folder = folder();
+    let profile = profile(folder.path());
+    profile.open(2, Kept::Lazy);
+    let page = |number: u64| Span { view: 0, offset: number * 4096, bytes: 4096 };
+    for turn in 0..2 {
+        for number in 3..6 {
+            profile.note_fault(page(number), number * 4096 + 8, Right::Read);
+        }
+        for right in [Right::Read, Right::None] {
+            profile.note_right(Span { bytes: 3 * 4096, ..page(3) }, right);
+        }
+        let units = report(folder.path()).units;
+        assert_eq!(units.len(), 3);
+        assert!(units.iter().all(|unit| (unit.length, unit.returned) == (4096, turn)), "{units:?}");
+    }
+}
+
+#[test]
 fn what_one_place_allocates_in_a_row_is_one_range_and_sites_beyond_the_last_are_one() {
     let folder = folder();
     let profile = profile(folder.path());

@@ -5,6 +5,7 @@
 #[allow(unreachable_pub, reason = "the simulator exports it")]
 #[path = "../../../../lab/sim/src/checks/happens_before.rs"]
 mod oracle;
+mod phases;
 mod program;
 #[path = "../../../../tests/random.rs"]
 mod random;

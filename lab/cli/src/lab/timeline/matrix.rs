@@ -9,6 +9,9 @@ use serde_json::json;
 use super::super::output::{escaped, grouped, table};
 use super::input::Shape;
 
+/// Columns of a table that somebody reads.
+const MOST_COLUMNS: usize = 64;
+
 /// Bytes between ranks.
 #[derive(Debug)]
 pub(super) struct Matrix {
@@ -51,8 +54,26 @@ impl Matrix {
         self.cells.get(&(from, to)).copied().unwrap_or(0)
     }
 
-    /// A row for each rank that gave bytes, a column for each that got them.
+    /// What each rank gave and got.
+    fn sums(&self) -> (Vec<u64>, Vec<u64>) {
+        let (mut given, mut got) = (vec![0_u64; self.ranks], vec![0_u64; self.ranks]);
+        for (&(from, to), &bytes) in &self.cells {
+            given[from] = given[from].saturating_add(bytes);
+            got[to] = got[to].saturating_add(bytes);
+        }
+        (given, got)
+    }
+
+    /// A row for each rank that gave bytes, a column for each that got them; of many ranks, only what each gave and got.
     pub(super) fn text(&self) -> String {
+        if self.ranks > MOST_COLUMNS {
+            let (given, got) = self.sums();
+            let row = |rank: usize| {
+                let numbers = [given[rank], got[rank], self.others[rank]].map(grouped);
+                [format!("rank {rank}")].into_iter().chain(numbers).collect()
+            };
+            return table(&["bytes of", "given", "got", "without peer"], &(0..self.ranks).map(row).collect::<Vec<_>>());
+        }
         let to: Vec<String> = (0..self.ranks).map(|rank| format!("to {rank}")).collect();
         let headings = ["bytes from"].into_iter().chain(to.iter().map(String::as_str)).chain(["all", "without peer"]);
         let headings: Vec<&str> = headings.collect();
@@ -70,10 +91,10 @@ impl Matrix {
             .cells
             .iter()
             .map(|(&(from, to), bytes)| json!({ "kind": "moved", "from": from, "to": to, "bytes": bytes }));
+        let (given, got) = self.sums();
         let ranks = (0..self.ranks).map(|rank| {
-            let sum = |of: &dyn Fn(usize) -> u64| (0..self.ranks).map(of).fold(0_u64, u64::saturating_add);
             json!({
-                "kind": "rank", "rank": rank, "given_bytes": sum(&|to| self.bytes(rank, to)), "got_bytes": sum(&|from| self.bytes(from, rank)),
+                "kind": "rank", "rank": rank, "given_bytes": given[rank], "got_bytes": got[rank],
                 "without_peer_bytes": self.others[rank],
             })
         });

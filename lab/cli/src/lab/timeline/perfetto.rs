@@ -222,11 +222,11 @@ impl<'a, W: Write> Timeline<'a, W> {
         }
         self.tell_counter(rank, ms, faults, bytes)?;
         // Counters keep their value until they are told another.
-        self.tell_counter(rank, ms + 1, 0, 0)
+        self.tell_counter(rank, ms.saturating_add(1), 0, 0)
     }
 
     fn tell_counter(&mut self, rank: usize, ms: u64, faults: u64, bytes: u64) -> io::Result<()> {
-        let ts = us(ms * MS_NS);
+        let ts = us(ms.saturating_mul(MS_NS));
         self.event(&json!({ "ph": "C", "name": "faults a ms", "pid": rank, "ts": ts, "args": { "faults": faults } }))?;
         self.event(&json!({ "ph": "C", "name": "bytes a ms", "pid": rank, "ts": ts, "args": { "bytes": bytes } }))
     }

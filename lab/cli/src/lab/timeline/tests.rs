@@ -147,3 +147,22 @@ fn a_trace_that_is_cut_off_gives_its_good_part_and_says_so() {
     assert!(damaged[0].contains("torn record"), "{damaged:?}");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn the_end_of_time_and_thousands_of_ranks_are_shown_in_lines_of_readable_length() {
+    use TraceOp::*;
+    let folder = folder();
+    let path = folder.join("t.mwt");
+    let first = [record(0, 0, ReadFault, 0x7000, 64), record(1, 0, Send, 0x7000, 64), record(1, 0, Give, 4095, 64)];
+    write(&path, &[&first[..], &[record(u64::MAX, 4095, WriteFault, 0x7000, 64)]].concat());
+    let (json, matrix) = drawn(&path);
+    assert!(serde_json::from_str::<Value>(&json).is_ok());
+    let text = matrix.text();
+    assert!(text.lines().count() >= 4096 && text.lines().all(|line| line.len() < 200));
+    let numbers = |rank: &str| {
+        let line = text.lines().find(|line| line.contains(rank)).unwrap();
+        line.rsplit(rank).next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(numbers("rank 0 ").contains("64 0 0") && numbers("rank 4095").contains("0 64 0"), "{}", numbers("rank 0 "));
+    std::fs::remove_dir_all(folder).unwrap();
+}

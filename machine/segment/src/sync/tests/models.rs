@@ -428,6 +428,18 @@ fn loom_of_more_threads_than_a_reduction_counts_each_gets_the_sum_of_its_round()
 }
 
 #[test]
+fn loom_a_thread_that_takes_its_result_at_once_is_counted_among_those_that_have() {
+    // The third round is where the first left its count.
+    let body = |shared: &Shared, me: u32| {
+        for round in 0..3 {
+            let sum = shared.reduction().reduce(Reduce::Sum, u64::from(me) << (8 * round)).unwrap();
+            assert_eq!(sum, 3 << (8 * round));
+        }
+    };
+    check(2, false, 2, body, |_| {});
+}
+
+#[test]
 fn loom_who_waits_for_a_round_is_woken_at_its_end() {
     let body = |shared: &Shared, me: u32| {
         let [word, arrived, ..] = &shared.words;
