@@ -1,7 +1,7 @@
 //! The encoding of messages.
 //!
 //! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
-//! byte of 0 or 1. The views of a message about several minipages are 8 bytes, and the highest bit of its kind byte says that they are there.
+//! byte of 0 or 1. The views of a message about several minipages or pages are 8 bytes, and the highest bit of its kind byte says that they are there.
 //! The fields of messages of locks, barriers and objects may be followed by the *payload*: what the coherence protocol tells
 //! the receiver.
 //!
@@ -85,15 +85,15 @@ layouts! {
     17 BarrierRelease { round }
     18 Notices { }
     19 RegisterAt { thread home minipage }
-    20 HomeRequest { page }
-    21 Home { page home }
+    20 HomeRequest { page views }
+    21 Home { page home views }
     22 HomeRefuse { page }
     23 Diff { page }
     24 Fence { number }
     25 FenceAck { number }
     26 HomeMove { page to }
-    27 HomeClose { page }
-    28 HomeClosed { page }
+    27 HomeClose { page views }
+    28 HomeClosed { page views }
     29 HomeTake { page from }
     30 HomeTaken { page }
     31 Changed { page interval }
@@ -109,7 +109,7 @@ impl Message {
     /// Whether these bytes are a message of locks, barriers, objects or lazy consistency, which no hold delays.
     #[inline]
     pub(crate) fn synchronises(bytes: &[u8]) -> bool {
-        matches!(bytes.first(), Some(13..=32 | 35..=37))
+        bytes.first().is_some_and(|first| matches!(first & !SEVERAL, 13..=32 | 35..=37))
     }
 
     /// Whether a payload may follow the fields.

@@ -106,13 +106,14 @@ pub enum Message {
     Notices,
     /// Allocating rank → manager (or everybody, if longer than a page): new pages, whose home is that rank.
     RegisterAt { minipage: Minipage, thread: Thread, home: Rank },
-    /// Rank → manager of a page: who is its home? The first to ask becomes it.
-    HomeRequest { page: u32 },
+    /// Rank → manager of pages: who is the home of each? The first to ask becomes it.
+    HomeRequest { page: u32, views: Views },
     /// Manager → rank: the answer to `HomeRequest`. Manager → home: nobody else knows it, so nobody needs notices.
     Home {
         page: u32,
-        /// Rank that keeps the page.
+        /// Rank that keeps the pages.
         home: Rank,
+        views: Views,
     },
     /// Manager → rank: nothing is allocated there.
     HomeRefuse { page: u32 },
@@ -147,10 +148,10 @@ pub enum Message {
         to: Rank,
     },
     /// Manager → rank that knows the home: it moves; ask anew. Manager → home that is alone: another rank asks for it.
-    HomeClose { page: u32 },
+    HomeClose { page: u32, views: Views },
     /// The answer to `HomeClose`: nothing of mine is under way to the former home, and I have no copy; or, of the home: it is
     /// write-protected.
-    HomeClosed { page: u32 },
+    HomeClosed { page: u32, views: Views },
     /// Manager → home to be: fetch the page from its former home.
     HomeTake {
         page: u32,
@@ -196,55 +197,66 @@ pub struct Round {
 enum Named<'a> {
     Key(&'a mut Key),
     Minipage(&'a mut Minipage),
+    Page(&'a mut u32),
 }
 
 impl Message {
-    /// Number of the request, first minipage and views of a message that has views.
-    fn named(&mut self) -> Option<(&mut Thread, Named<'_>, &mut Views)> {
+    /// Number of the request, first minipage or page, and views of a message that has views.
+    fn named(&mut self) -> Option<(Option<&mut Thread>, Named<'_>, &mut Views)> {
         match self {
             Message::Request { thread, key, views, .. }
             | Message::Refuse { thread, key, views }
             | Message::Invalidate { thread, key, views, .. }
             | Message::InvalidateAck { thread, key, views }
-            | Message::Done { thread, key, views } => Some((thread, Named::Key(key), views)),
+            | Message::Done { thread, key, views } => Some((Some(thread), Named::Key(key), views)),
             Message::Forward { thread, minipage, views, .. } | Message::Grant { thread, minipage, views, .. } => {
-                Some((thread, Named::Minipage(minipage), views))
+                Some((Some(thread), Named::Minipage(minipage), views))
             }
+            Message::HomeRequest { page, views }
+            | Message::Home { page, views, .. }
+            | Message::HomeClose { page, views }
+            | Message::HomeClosed { page, views } => Some((None, Named::Page(page), views)),
             _ => None,
         }
     }
 
-    fn first_view(mut self) -> Option<u16> {
+    /// The view or page that is named.
+    fn first(mut self) -> Option<u32> {
         self.named().map(|(_, named, _)| match named {
-            Named::Key(key) => key.view,
-            Named::Minipage(minipage) => minipage.view,
+            Named::Key(key) => key.view.into(),
+            Named::Minipage(minipage) => minipage.view.into(),
+            Named::Page(page) => *page,
         })
     }
 
-    /// The minipages that it is about, from the one that it names on.
+    /// The minipages or pages that it is about, from the one that it names on.
     #[must_use]
     pub fn views(mut self) -> Views {
         self.named().map_or(Views::ONE, |(_, _, views)| *views)
     }
 
-    /// The message about that minipage alone which is `at` views after the first. Numbers that are too large stay so.
+    /// The message about that minipage or page alone which is `at` views or pages after the first. Numbers that are too large stay so.
     #[must_use]
     pub fn about(mut self, at: u16) -> Message {
         if let Some((thread, named, views)) = self.named() {
             *views = Views::ONE;
-            *thread = thread.saturating_add(at);
+            if let Some(thread) = thread {
+                *thread = thread.saturating_add(at);
+            }
             match named {
                 Named::Key(key) => key.view = key.view.saturating_add(at),
                 Named::Minipage(minipage) => *minipage = minipage.after(at),
+                Named::Page(page) => *page = page.saturating_add(at.into()),
             }
         }
         self
     }
 
-    /// Makes it stand for `next` too, a message about one minipage; false if it cannot.
+    /// Makes it stand for `next` too, a message about one minipage or page; false if it cannot.
     pub(crate) fn absorb(&mut self, next: Message) -> bool {
-        let (Some(first), Some(view)) = (self.first_view(), next.first_view()) else { return false };
-        let Some(at) = view.checked_sub(first).filter(|&at| at > 0) else { return false };
+        let (Some(first), Some(other)) = (self.first(), next.first()) else { return false };
+        let after = other.checked_sub(first).and_then(|at| u16::try_from(at).ok());
+        let Some(at) = after.filter(|&at| at > 0) else { return false };
         self.about(at) == next && self.named().is_some_and(|(_, _, views)| views.insert(at))
     }
 }

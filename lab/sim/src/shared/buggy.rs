@@ -101,9 +101,9 @@ impl Service for Buggy {
             return Ok(());
         }
         if self.bug == Some(Canary::EarlyClosed)
-            && let Ok((Message::HomeClose { page }, _)) = Message::parse(message)
+            && let Ok((Message::HomeClose { page, views }, _)) = Message::parse(message)
         {
-            self.closing.push(page.into());
+            self.closing.extend(views.iter().map(|at| u64::from(page) + u64::from(at)));
         }
         match Message::parse(message) {
             Ok((mut granted @ Message::Grant { access: Wanted::Write, thread, .. }, _))
@@ -182,9 +182,9 @@ impl Service for Buggy {
                     let length = Message::FenceAck { number }.encode(&mut bytes);
                     let _ = self.shared.handle_message(self.now_ns, to, &bytes[..length]);
                 }
-                Ok((Message::HomeClose { page }, _)) if bug == Canary::UntoldHome => {
+                Ok((Message::HomeClose { page, views }, _)) if bug == Canary::UntoldHome => {
                     let mut bytes = [0; MAX_MESSAGE_BYTES];
-                    let length = Message::HomeClosed { page }.encode(&mut bytes);
+                    let length = Message::HomeClosed { page, views }.encode(&mut bytes);
                     let _ = self.shared.handle_message(self.now_ns, to, &bytes[..length]);
                 }
                 Ok((mut request @ Message::Request { thread, .. }, _))

@@ -4,7 +4,7 @@
 //! fetched in their order, and consecutive ones of one home by one action.
 
 use crate::context::Context;
-use crate::{Access, Action, Error, MAX_PAGES_AHEAD, Message, Protection, Rank};
+use crate::{Access, Action, Error, MAX_PAGES_AHEAD, Message, Protection, Rank, Views};
 use alloc::vec::Vec;
 
 use super::Lazy;
@@ -72,7 +72,7 @@ impl Lazy {
                 self.ahead.asked += 1;
                 self.pages.set(page, ASKED);
                 self.pages.set(page, ASKED_AHEAD);
-                self.tell(context, self.manager(page), Message::HomeRequest { page });
+                self.tell(context, self.manager(page), Message::HomeRequest { page, views: Views::ONE });
             }
             Some(home) if home == self.rank => self.open_alone(context, page, access),
             Some(_) if self.is_to_fetch(page) && !self.pages.is(page, AHEAD) => {

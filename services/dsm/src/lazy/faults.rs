@@ -2,7 +2,7 @@
 
 use crate::address::Key;
 use crate::context::{Context, Wait};
-use crate::{Access, Action, Error, Message, Outcome, PAGE_BYTES, Progress, Protection, Rank, Thread};
+use crate::{Access, Action, Error, Message, Outcome, PAGE_BYTES, Progress, Protection, Rank, Thread, Views};
 
 use super::Lazy;
 use super::pages::{ALONE, ASKED, CLOSING, DIRTY, FETCHING, SENT, STALE, TAKING, WHOLE, run};
@@ -49,7 +49,7 @@ impl Lazy {
             // A thread that stores there first waits for the home alone.
             self.pages.set(page, WHOLE);
             self.pages.set(page, ASKED);
-            self.tell(context, self.manager(page), Message::HomeRequest { page });
+            self.tell(context, self.manager(page), Message::HomeRequest { page, views: Views::ONE });
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Lazy {
         let Some(home) = self.pages.home(page) else {
             if !self.pages.is(page, ASKED) {
                 self.pages.set(page, ASKED);
-                self.tell(context, self.manager(page), Message::HomeRequest { page });
+                self.tell(context, self.manager(page), Message::HomeRequest { page, views: Views::ONE });
             }
             return;
         };

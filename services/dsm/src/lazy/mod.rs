@@ -91,17 +91,18 @@ impl Lazy {
     /// A rank without data.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let Config { rank, ranks, pages, views, barriers, twins, notices, home_moves_after, .. } = *config;
+        let spread = Spread::in_runs(ranks, pages);
         let make = || {
             let mut free = Vec::new();
             free.try_reserve_exact(twins as usize).ok()?;
             free.extend((0..twins).rev());
             Some(Lazy {
                 rank,
-                spread: Spread::new(ranks),
+                spread,
                 pages: Pages::new(pages)?,
                 ranges: Ranges::new(pages, 1)?,
                 flagged: PageSet::new(pages)?,
-                homes: Homes::new(pages.div_ceil(u32::from(ranks)), ranks)?,
+                homes: Homes::new(spread.rows(pages), ranks)?,
                 intervals: Intervals::new(config)?,
                 log: Log::new(rank, ranks, pages, barriers, notices)?,
                 ahead: Ahead::new(),

@@ -2,7 +2,7 @@
 //! tables.
 
 use crate::context::Context;
-use crate::{Message, Protection, Rank, Violation};
+use crate::{Message, Protection, Rank, Views, Violation};
 
 use super::Lazy;
 use super::homes::Answer;
@@ -20,13 +20,18 @@ impl Lazy {
 
     /// Handles a message about homes, of any rank.
     pub(super) fn handle_home(&mut self, context: &mut Context, from: Rank, message: Message) -> Result<(), Violation> {
+        let mut about = message.views().iter();
+        about.try_for_each(|at| self.handle_home_of_one(context, from, message.about(at)))
+    }
+
+    fn handle_home_of_one(&mut self, context: &mut Context, from: Rank, message: Message) -> Result<(), Violation> {
         let page = match message {
-            Message::HomeRequest { page }
+            Message::HomeRequest { page, .. }
             | Message::Home { page, .. }
             | Message::HomeRefuse { page }
             | Message::HomeMove { page, .. }
-            | Message::HomeClose { page }
-            | Message::HomeClosed { page }
+            | Message::HomeClose { page, .. }
+            | Message::HomeClosed { page, .. }
             | Message::HomeTake { page, .. }
             | Message::HomeTaken { page } => self.checked(page)?,
             // Other parts of the rank handle the rest.
@@ -49,9 +54,9 @@ impl Lazy {
                 }
                 match self.homes.ask(self.row(page), from)? {
                     Answer::Refused => self.tell(context, from, Message::HomeRefuse { page }),
-                    Answer::Home(home) => self.tell(context, from, Message::Home { page, home }),
+                    Answer::Home(home) => self.tell(context, from, Message::Home { page, home, views: Views::ONE }),
                     Answer::Later => {}
-                    Answer::Alone(home) => self.tell(context, home, Message::HomeClose { page }),
+                    Answer::Alone(home) => self.tell(context, home, Message::HomeClose { page, views: Views::ONE }),
                 }
                 Ok(())
             }
@@ -137,10 +142,10 @@ impl Lazy {
         context.counters_mut().home_moves += u64::from(to != from);
         // This rank comes last: its answer may be the last, and then nobody is told any more.
         for other in self.homes.told(row).filter(|&other| other != self.rank) {
-            context.send(other, Message::HomeClose { page });
+            context.send(other, Message::HomeClose { page, views: Views::ONE });
         }
         if self.homes.is_told(row, self.rank) {
-            self.tell(context, self.rank, Message::HomeClose { page });
+            self.tell(context, self.rank, Message::HomeClose { page, views: Views::ONE });
             return Ok(());
         }
         self.go_on(context, page)
@@ -162,10 +167,10 @@ impl Lazy {
     fn handle_taken(&mut self, context: &mut Context, home: Rank, page: u32) -> Result<(), Violation> {
         let row = self.row(page);
         if self.homes.taken(row, home)? {
-            self.tell(context, home, Message::Home { page, home });
+            self.tell(context, home, Message::Home { page, home, views: Views::ONE });
         }
         while let Some((to, home)) = self.homes.answered(row) {
-            self.tell(context, to, Message::Home { page, home });
+            self.tell(context, to, Message::Home { page, home, views: Views::ONE });
         }
         Ok(())
     }
@@ -177,7 +182,7 @@ impl Lazy {
         if self.pages.take(page, ALONE) {
             // It stays the home. What was written so far is in place before anyone fetches; what is written from now on is noticed.
             self.write_protect(page);
-            self.tell(context, self.manager(page), Message::HomeClosed { page });
+            self.tell(context, self.manager(page), Message::HomeClosed { page, views: Views::ONE });
             return Ok(());
         }
         self.pages.set(page, CLOSING);
@@ -214,7 +219,7 @@ impl Lazy {
             self.pages.protect(page, Protection::None);
         }
         self.pages.clear(page, PLACED);
-        self.tell(context, self.manager(page), Message::HomeClosed { page });
+        self.tell(context, self.manager(page), Message::HomeClosed { page, views: Views::ONE });
         self.advance(context, page);
     }
 

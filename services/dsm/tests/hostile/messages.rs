@@ -111,15 +111,15 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16, is_la
         17 => Message::BarrierRelease { round },
         18 => Message::Notices,
         19 => Message::RegisterAt { minipage, thread, home: rank },
-        20 => Message::HomeRequest { page },
-        21 => Message::Home { page, home: rank },
+        20 => Message::HomeRequest { page, views },
+        21 => Message::Home { page, home: rank, views },
         22 => Message::HomeRefuse { page },
         23 => Message::Diff { page },
         24 => Message::Fence { number: lock },
         25 => Message::FenceAck { number: lock },
         26 => Message::HomeMove { page, to: places },
-        27 => Message::HomeClose { page },
-        28 => Message::HomeClosed { page },
+        27 => Message::HomeClose { page, views },
+        28 => Message::HomeClosed { page, views },
         29 => Message::HomeTake { page, from: places },
         30 => Message::HomeTaken { page },
         31 => Message::Changed { page, interval: number(random, 5) },
@@ -190,14 +190,16 @@ pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ra
             Message::ObjectAnswer { thread, result: number(random, 3) as u8, value: random.below(2) }
         }
         Message::LockRequest { lock } | Message::LockForward { lock, .. } => Message::LockToken { lock },
-        Message::HomeRequest { page } if random.chance(80) => Message::Home { page, home: random.below(3) as u16 },
-        Message::HomeRequest { page } => Message::HomeRefuse { page },
+        Message::HomeRequest { page, .. } if random.chance(80) => {
+            Message::Home { page, home: random.below(3) as u16, views }
+        }
+        Message::HomeRequest { page, .. } => Message::HomeRefuse { page },
         Message::Home { page, .. } if random.chance(50) => Message::Diff { page },
-        Message::Home { page, home } => Message::HomeMove { page, to: (home + 1) % 3 },
-        Message::HomeClosed { page } => Message::HomeTake { page, from: random.below(3) as u16 },
-        Message::HomeClose { page } => Message::HomeClosed { page },
+        Message::Home { page, home, .. } => Message::HomeMove { page, to: (home + 1) % 3 },
+        Message::HomeClosed { page, .. } => Message::HomeTake { page, from: random.below(3) as u16 },
+        Message::HomeClose { page, .. } => Message::HomeClosed { page, views },
         Message::HomeTake { page, .. } => Message::HomeTaken { page },
-        Message::Diff { page } if random.chance(50) => Message::HomeClose { page },
+        Message::Diff { page } if random.chance(50) => Message::HomeClose { page, views },
         Message::Changed { page, .. } => {
             Message::Overlap { page, other: random.below(3) as u16, interval: random.below(4), start: 1, length: 9 }
         }

@@ -385,6 +385,7 @@ fn each_load_gives_the_last_store_before_it_or_one_that_is_not_ordered_with_it()
     }
     println!("{loads} loads, {races} races, notices condensed {condensed} times, messages by kind {kinds:?}, {sum:?}");
     if seeds.count() >= 100 {
+        assert!(sum.sets_sent > 0, "no message about several pages");
         assert!(sum.home_moves > 0 && sum.diffs > 0 && condensed > 0 && races > 0, "too little happened: {sum:?}");
         assert!((18..=36).filter(|kind| ![19, 22, 33, 34].contains(kind)).all(|kind| kinds[kind] > 0), "{kinds:?}");
     }

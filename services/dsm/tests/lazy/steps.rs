@@ -306,6 +306,41 @@ fn pages_fetched_ahead_come_together_also_when_their_homes_are_not_known() {
 }
 
 #[test]
+fn homes_of_many_pages_are_asked_for_and_answered_together_also_where_they_differ() {
+    let config = Config { protocol: Protocol::Hlrc, ..Config::new(0, 3, 1, 4096, 1) };
+    let mut world = World::new(config, 1_000, Random::new(1));
+    let start = world.alloc(2, 512 * PAGE as u64);
+    let pages = || (0..512).map(|page| start + page * PAGE);
+    let ahead = |world: &mut World, rank: u16| {
+        for at in pages() {
+            assert_eq!(world.rank(rank).dsm.prefetch(0, 0, 0, (at / PAGE) as u64, Access::Write), Ok(true));
+        }
+        world.settle();
+    };
+    // Rank 2 is the home of some.
+    let is_other = |page: usize| page.is_multiple_of(100);
+    for (page, at) in pages().enumerate().filter(|&(page, _)| is_other(page)) {
+        world.store(2, at, page as u8);
+    }
+    world.barrier(&[0, 1, 2]);
+    let mut before = world.kinds;
+    for (rank, closes) in [(0, true), (1, true), (2, false)] {
+        ahead(&mut world, rank);
+        let sent = |kind: usize| world.kinds[kind] - before[kind];
+        // Of 9 or 10 runs a third is managed by the rank itself. An answer from each home, and one behind it.
+        assert!(sent(20) <= 10 && sent(21) <= 10 + 2 * 6, "{} and {}", sent(20), sent(21));
+        assert!(sent(27) == sent(28) && sent(28) <= 10 + 2 * 6 && (closes == (sent(27) > 0)), "{}", sent(28));
+        before = world.kinds;
+    }
+    for (page, at) in pages().enumerate() {
+        let expected = if is_other(page) { page as u8 } else { 0 };
+        (0..3).for_each(|rank| assert_eq!(world.load(rank, at), expected));
+        let home = if is_other(page) { 2 } else { 0 };
+        assert_eq!(world.rank(1).dsm.home((at / PAGE) as u64), Some(home));
+    }
+}
+
+#[test]
 fn an_access_to_what_was_never_allocated_is_an_error() {
     let mut world = world(3);
     world.alloc(0, 100);

@@ -73,7 +73,7 @@ pub(crate) struct World {
     pub(crate) diff_bytes: u64,
     /// Fetches begun.
     pub(crate) fetches: u64,
-    /// Messages delivered, by the kind byte.
+    /// Messages delivered, by kind.
     pub(crate) kinds: [u64; 43],
 }
 
@@ -124,7 +124,7 @@ impl World {
     fn send(&mut self, from: Rank, to: Rank, message: Message) {
         assert_ne!(from, to, "a rank sends itself nothing");
         let bytes = self.rank(from).dsm.encode(to, &message).to_vec();
-        self.kinds[usize::from(bytes[0])] += 1;
+        self.kinds[usize::from(bytes[0] & 0x7f)] += 1;
         self.put(from, to, Packet::Message(bytes));
     }
 
