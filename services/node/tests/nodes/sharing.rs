@@ -1,6 +1,6 @@
 //! The shared memory over NICs alone: minipages travel as stores, and what follows them comes behind.
 
-use mapwire_dsm::{Access, Address, Config, Dsm, Outcome};
+use mapwire_dsm::{Access, Address, AllocOptions, Config, Dsm, Outcome, Unit};
 use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_vmmc::service::Service;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, NodeId};
@@ -48,7 +48,8 @@ fn outcome(world: &mut World, of: Endpoint) -> Result<Outcome, SharedEnd> {
 }
 
 fn alloc(world: &mut World, of: Endpoint, bytes: u64) -> Address {
-    call(world, of, |memory| memory.dsm_mut().alloc(0, bytes)).unwrap();
+    let whole = AllocOptions { unit: Unit::Whole, ..AllocOptions::default() };
+    call(world, of, |memory| memory.dsm_mut().alloc_with(0, bytes, whole)).unwrap();
     match outcome(world, of) {
         Ok(Outcome::Allocated(address)) => address,
         other => panic!("{other:?}"),
