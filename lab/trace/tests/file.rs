@@ -264,8 +264,8 @@ fn records_that_cannot_be_in_a_trace_are_refused_and_others_may_follow() {
     let error = writer.push(&record(8, (0, 0), TraceOp::Send, 1, 1)).unwrap_err();
     assert!(matches!(error, WriteError::Unordered { record: 1, time_ns: 8, last_ns: 9 }));
     let mut wrong = record(9, (0, 0), TraceOp::Send, 1, 1);
-    wrong.op = 22;
-    assert!(matches!(writer.push(&wrong), Err(WriteError::Op { record: 1, op: 22 })));
+    wrong.op = u8::MAX;
+    assert!(matches!(writer.push(&wrong), Err(WriteError::Op { record: 1, op: u8::MAX })));
     writer.push(&record(9, (0, 0), TraceOp::Send, 2, 1)).unwrap();
     let (records, error) = read(&writer.finish().unwrap());
     assert!(error.is_none());
