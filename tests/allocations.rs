@@ -34,6 +34,11 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller's obligations are the system allocator's.
         unsafe { System.alloc(layout) }
     }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 0);
+        // SAFETY: as in `alloc`. The OS zeroes large tables page by page, on first use.
+        unsafe { System.alloc_zeroed(layout) }
+    }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(0, layout.size());
         // SAFETY: `at` came from `alloc` above, and so from the system's allocator.

@@ -23,6 +23,36 @@ fn lazily(body: fn(&Rank, &Shared)) {
 }
 
 #[test]
+fn a_memory_may_be_of_a_tebibyte_and_its_last_pages_are_reached() {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = info.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap();
+    if total < 12 << 20 {
+        return println!("skipped: the kernel refuses the tables where there are {total} KiB of memory");
+    }
+    for coherence in ["minipages", "hlrc"] {
+        let job = job(2).called(coherence).option("--coherence", coherence).option("--shared", "1T");
+        job.option("--views", "1")
+            .run(|rank| {
+                let node = rank.node();
+                let shared = rank.shared(&node);
+                // All that there is.
+                let words = (rank.number == 0).then(|| shared.alloc::<u64>(1 << 37).unwrap());
+                let words = shared.broadcast_slice(0, words).unwrap();
+                for at in [0, words.len() / 2, words.len() - 1] {
+                    if rank.number == 1 {
+                        words.set(at, at as u64 + 7);
+                    }
+                    shared.barrier().unwrap();
+                    assert_eq!(words.get(at), at as u64 + 7);
+                    shared.barrier().unwrap();
+                }
+                shared.close().unwrap();
+            })
+            .succeeds();
+    }
+}
+
+#[test]
 fn an_array_moves_page_by_page_or_in_the_units_that_it_names() {
     on_both(3, |rank, shared| {
         for (unit, fetched) in

@@ -7,8 +7,8 @@ use thiserror::Error;
 pub const MAX_RANKS: u16 = 1024;
 /// Most views of the segment.
 pub const MAX_VIEWS: u16 = 512;
-/// Most pages of the segment (one page less than 1 TiB).
-pub const MAX_PAGES: u32 = (1 << 28) - 1;
+/// Most pages of the segment: 1 TiB.
+pub const MAX_PAGES: u32 = 1 << 28;
 
 /// Most pages of which a rank has prefetches outstanding: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
@@ -255,6 +255,8 @@ mod tests {
         }
         assert!(matches!(Config { participants: 3, ..good }.check(), Err(ConfigError::Participants { .. })));
         assert_eq!(Config { pages: 0, ..good }.check(), Err(ConfigError::Pages(0)));
+        assert_eq!(Config { pages: 1 << 28, ..good }.check(), Ok(()), "1 TiB");
+        assert_eq!(Config { pages: MAX_PAGES + 1, ..good }.check(), Err(ConfigError::Pages(MAX_PAGES + 1)));
         assert_eq!(Config { views: 513, ..good }.check(), Err(ConfigError::Views(513)));
         assert_eq!(Config { chunk_pages: 0, ..good }.check(), Err(ConfigError::ChunkPages));
         assert_eq!(Config { twins: 5, ..good }.check(), Ok(()), "minipages need none");

@@ -33,7 +33,7 @@ pub enum CapturedError {
     )]
     Opens { record: u64, rank: u16, address: u64, bytes: u64 },
     #[error(
-        "record {record}: a shared memory of {pages} pages in {views} views, with {participants} threads of a rank in barriers: expected 1 to 2^28 - 1 pages, 1 to 512 views and 1 to 64 threads"
+        "record {record}: a shared memory of {pages} pages in {views} views, with {participants} threads of a rank in barriers: expected 1 to 2^28 pages, 1 to 512 views and 1 to 64 threads"
     )]
     Shape { record: u64, pages: u64, views: u64, participants: u64 },
     #[error("record {record} is of node {node}, process {process}: a replay has at most {MAX_RANKS} ranks")]
@@ -248,7 +248,7 @@ impl Captured {
         let pages = self.shape.map_or(0, |(_, bytes)| bytes / PAGE_BYTES);
         let first = *self.views.get_or_insert((views, participants));
         let is_possible = (1..=512).contains(&views)
-            && (1..1 << 28).contains(&pages)
+            && (1..=1 << 28).contains(&pages)
             && (1..=MOST_THREADS).contains(&participants)
             && first.0 == views;
         if !is_possible {

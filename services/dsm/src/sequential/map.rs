@@ -1,7 +1,7 @@
 //! The minipages that this rank knows: their location and the application's access to them here.
 //!
 //! One 32-bit word per page and view, zero at the start, view after view so that a long allocation touches few pages of the table. Low to
-//! high: 2 bits kind, 2 bits protection, 28 bits payload:
+//! high: 2 bits kind, 2 bits protection, 24 bits payload:
 //!
 //! | kind | where | payload |
 //! |---|---|---|
