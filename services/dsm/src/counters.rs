@@ -26,7 +26,7 @@ pub struct Counters {
     pub held_back: u64,
     /// Messages sent to other ranks, those that follow data included.
     pub messages_sent: u64,
-    /// Messages sent that were about several minipages.
+    /// Messages sent that were about several minipages or pages.
     pub sets_sent: u64,
     /// Messages of other ranks that were handled.
     pub messages_received: u64,
