@@ -184,7 +184,7 @@ fn after_a_barrier_all_read_what_was_stored_before_also_to_pages_that_were_overw
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match number("MAPWIRE_DSM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("MAPWIRE_DSM_SEEDS").unwrap_or(300),
+        None => 0..number("MAPWIRE_DSM_SEEDS").unwrap_or(100),
     };
     println!("seeds {seeds:?}; MAPWIRE_DSM_SEED=n repeats one");
     let mut all = Counters::default();
