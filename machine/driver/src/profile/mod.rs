@@ -6,7 +6,7 @@
 //!
 //! | part of the file | holds |
 //! |---|---|
-//! | head | [`MAGIC`], [`VERSION`], rank, how the memory was kept coherent, and how much there is of the rest |
+//! | head | mark, version, rank, how the memory was kept coherent, and how much there is of the rest |
 //! | sites | places of the program that allocate: file and line, or a name |
 //! | ranges | what they have allocated, as positions in the memory |
 //! | units | minipages and pages with faults or traffic: a hash table without removal |
