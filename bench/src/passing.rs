@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mapwire::{Node, Shared, SharedSlice};
+use mapwire::{AllocOptions, Node, Shared, SharedSlice, Unit};
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_settings::Transport;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -68,7 +68,8 @@ impl job::Part for Station {
                 let part_bytes = self.buffer.len();
                 let each = if part_bytes == MINIPAGE_BYTES { part_bytes } else { bytes };
                 for _ in 0..bytes / each {
-                    let mine = (rank == 0).then(|| self.shared.alloc(each)).transpose()?;
+                    let whole = AllocOptions::new().unit(Unit::Whole);
+                    let mine = (rank == 0).then(|| self.shared.alloc_with(each, &whole)).transpose()?;
                     let all = self.shared.broadcast_slice(0, mine)?;
                     for at in (0..each).step_by(part_bytes) {
                         self.parts.push(all.part(at, part_bytes)?);
