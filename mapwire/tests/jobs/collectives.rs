@@ -5,7 +5,7 @@ use std::time::Duration;
 use mapwire::{Error, ErrorKind, Node, Reduction};
 
 use crate::harness::denials::outlive_sigterm;
-use crate::harness::{Rank, job, pattern, refused};
+use crate::harness::{Rank, eventually, job, pattern, refused};
 
 /// Around the bytes that a step moves.
 const LENGTHS: [usize; 7] = [0, 1, 8, 1023, 1024, 1025, 5000];
@@ -191,6 +191,23 @@ fn a_rank_that_leaves_or_dies_is_named_in_all_others_and_none_hangs() {
             done.succeeds();
         }
     }
+}
+
+#[test]
+fn a_rank_that_left_before_another_joined_is_named_there_too() {
+    job(2)
+        .run(|rank| {
+            if rank.number == 1 {
+                drop(rank.node());
+                rank.note("left", &std::process::id().to_string());
+                return;
+            }
+            let process = format!("/proc/{}", rank.read("left"));
+            eventually("the launcher has seen rank 1 end", || !std::path::Path::new(&process).exists());
+            let error = rank.node().barrier().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+        })
+        .succeeds();
 }
 
 #[test]

@@ -141,14 +141,14 @@ impl JobFabric {
             Elsewhere::Datagrams(net) => (net.fds(), false),
             Elsewhere::Libfabric(ofi) => (ofi.fd().into_iter().collect(), true),
         };
-        let seen_events = board.events();
         let bells = Arc::new(JobBells::new(board, rank, &fds, is_libfabric)?);
         let ring = RingConfig::default();
         let mut transport = ShmTransport::new(&ring);
         transport.connect_self(NodeId(rank as u16), &ring)?;
         Ok(Self {
             client,
-            seen_events,
+            // Ranks may have left before this one joined.
+            seen_events: 0,
             has_silent_news: false,
             bells,
             size: others.len() as u32,
