@@ -22,6 +22,7 @@ excuses=(
     'words and descriptors at once|has_io_uring 6.7'
     'no question about single ranges|has_kernel 6.11'
     'no guard pages|has_kernel 6.13'
+    'tables of a tebibyte|(($(sed -n "s/^MemTotal: *\([0-9]*\).*/\1/p" /proc/meminfo) >= 12 << 20))'
     'so many mapped ranges|(($(</proc/sys/vm/max_map_count) <= 1 << 17))'
     # The test is of a machine where these are not open to all.
     'vm.unprivileged_userfaultfd is 1|[[ $(</proc/sys/vm/unprivileged_userfaultfd) != 1 ]]'

@@ -303,8 +303,8 @@ typedef struct {
 } mw_import_options_t;
 
 /*
- * What is special about an allocation. They say how memory moves between hosts: where all ranks are on one host they are checked in the same
- * way, and mean nothing. Zeroes, but for the size, say nothing special.
+ * Options of an allocation: how it moves between hosts. Where all ranks are on one host they are checked in the same way and have no effect.
+ * Zeroes, but for the size, are the defaults.
  */
 typedef struct {
     /* `sizeof(mw_alloc_options_t)`; set it before the call. */

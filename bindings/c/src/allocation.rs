@@ -22,8 +22,8 @@ pub const MW_ALLOC_HLRC: u32 = 2;
 /// `home` names a rank.
 pub const MW_ALLOC_HOME: u32 = 4;
 
-/// What is special about an allocation. They say how memory moves between hosts: where all ranks are on one host they are checked in the same
-/// way, and mean nothing. Zeroes, but for the size, say nothing special.
+/// Options of an allocation: how it moves between hosts. Where all ranks are on one host they are checked in the same way and have no effect.
+/// Zeroes, but for the size, are the defaults.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct mw_alloc_options_t {

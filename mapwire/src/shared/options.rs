@@ -1,4 +1,4 @@
-//! What is special about an allocation.
+//! Options of allocations.
 
 use mapwire_dsm::{AllocOptions as ModelOptions, Error as ModelError, Protocol as ModelProtocol};
 
@@ -6,9 +6,9 @@ use super::error::SharedError;
 use crate::config::Coherence;
 pub use mapwire_dsm::Unit;
 
-/// What is special about an allocation: [`Shared::alloc_with`](crate::Shared::alloc_with).
+/// Options of [`Shared::alloc_with`](crate::Shared::alloc_with).
 ///
-/// They say how memory moves between hosts. Where all ranks are on one host they are checked in the same way, and mean nothing.
+/// They determine how memory moves between hosts. Where all ranks are on one host they are checked in the same way and have no effect.
 ///
 /// ```
 /// use mapwire::{AllocOptions, Unit};
@@ -24,13 +24,13 @@ pub struct AllocOptions<'a> {
 }
 
 impl<'a> AllocOptions<'a> {
-    /// Nothing is special.
+    /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
         Self { coherence: Coherence::Auto, home: None, unit: Unit::Auto, name: None }
     }
 
-    /// What keeps it coherent; [`Coherence::Auto`]: what the job does. In an hlrc job an allocation may be sequentially consistent
+    /// Sets what keeps it coherent; [`Coherence::Auto`] is the job's way. In an hlrc job an allocation may be sequentially consistent
     /// ([`Coherence::Minipages`]) beside lazy ones. Accesses to it do not synchronise these: a flag in the one does not publish data in the
     /// other. A job of minipages has none of hlrc.
     #[must_use]
@@ -75,7 +75,7 @@ impl<'a> AllocOptions<'a> {
         self.coherence
     }
 
-    /// What they say to the model of a job of `ranks` ranks that goes by `job`.
+    /// Converts to options of the model, in a job of `ranks` ranks whose coherence is `job`.
     ///
     /// # Errors
     /// No bytes, or a unit that does not suit them; a home outside the job.

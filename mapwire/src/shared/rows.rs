@@ -150,14 +150,14 @@ impl<T: Sharable> SharedRows<T> {
         self.first.address()
     }
 
-    /// How many rows; at least one.
+    /// Number of rows, at least 1.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub const fn len(&self) -> usize {
         self.rows
     }
 
-    /// How many values each has.
+    /// Number of values in each row.
     #[must_use]
     pub const fn row_len(&self) -> usize {
         self.first.len()

@@ -1,11 +1,11 @@
-//! What the shared memory costs, counted by the places of the program that allocate: for `mapwire run --summary`.
+//! Costs of the shared memory by call site of allocation, for `mapwire run --summary`.
 
 use core::cell::Cell;
 use core::panic::Location;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use mapwire_driver::profile::{Kept, Place, Profile, Right, Span};
+use mapwire_driver::profile::{CallSite, Means, Profile, Right, Span};
 use mapwire_dsm::{Access, Action, Dsm, Minipage, PAGE_BYTES, Protection};
 use mapwire_host::views::ViewLayout;
 use mapwire_node::Watcher;
@@ -14,11 +14,11 @@ use super::{Memory, Shared};
 use crate::config::Coherence;
 use crate::node::Node;
 
-/// Whether a rank of this process counts.
+/// True while a rank of this process counts.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Where a program in another language calls, for its next allocation.
+    /// Call site of the next allocation, as a binding to another language says it.
     static CALLER: Cell<Option<(&'static str, u32)>> = const { Cell::new(None) };
 }
 
@@ -44,12 +44,12 @@ pub fn allocates_by(function: &'static str) {
 pub(super) fn begin(node: &Node, coherence: Coherence) -> Option<&Arc<Profile>> {
     let profile = node.profile()?;
     let kept = match coherence {
-        Coherence::Auto => Kept::Processor,
-        Coherence::Minipages => Kept::Minipages,
-        Coherence::Hlrc => Kept::Lazy,
+        Coherence::Auto => Means::Processor,
+        Coherence::Minipages => Means::Minipages,
+        Coherence::Hlrc => Means::Lazy,
     };
     profile.open(node.openings().load(Ordering::Relaxed), kept);
-    if kept != Kept::Processor {
+    if kept != Means::Processor {
         IS_ON.store(true, Ordering::Relaxed);
     }
     Some(profile)
@@ -86,7 +86,7 @@ impl Shared {
         let [first, last] =
             ends.map(|address| protocol.layout().locate(address as usize).map(|(_, offset)| offset as u64));
         if let (Some(first), Some(last)) = (first, last) {
-            profile.note_allocation(first, last.saturating_sub(first) + bytes, Place { text, line });
+            profile.note_allocation(first, last.saturating_sub(first) + bytes, CallSite { text, line });
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
         let private = std::fs::Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(private).tempdir().unwrap();
         let profile = Profile::create(folder.path(), 0, 2, || 1).unwrap();
-        profile.open(0, Kept::Lazy);
+        profile.open(0, Means::Lazy);
         let counting = Counting(Arc::new(profile));
         let minipage = Minipage { view: 1, offset_bytes: 5 * PAGE_BYTES + 64, length_bytes: 64 };
         let views = Views::new(0b1011).unwrap();

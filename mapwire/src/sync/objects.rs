@@ -19,7 +19,7 @@ use crate::shared::Protocol;
 #[derive(Debug)]
 pub struct Objects(Backed<Arc<one_host::Objects>, Home>);
 
-/// What reaches the ranks that keep objects, while the memory is open.
+/// The way to the ranks that keep objects, while the memory is open.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) protocol: Weak<Protocol>,

@@ -201,49 +201,6 @@ fn what_is_asked_for_ahead_is_there_without_a_fault() {
 }
 
 #[test]
-fn minipages_of_a_page_that_are_asked_for_together_come_together_and_nothing_else_changes() {
-    for transport in ["shm", "udp"] {
-        on_both_over(transport, 3, |rank, shared| {
-            const COUNT: usize = 100;
-            let slices: Vec<SharedSlice<u64>> = (0..COUNT)
-                .map(|_| {
-                    let slice = (rank.number == 0).then(|| shared.alloc::<u64>(8).unwrap());
-                    shared.broadcast_slice(0, slice).unwrap()
-                })
-                .collect();
-            shared.barrier().unwrap();
-            // Every third belongs to rank 1, the others to rank 0.
-            for (number, slice) in slices.iter().enumerate() {
-                if (rank.number == 1) == (number % 3 == 1) && rank.number < 2 {
-                    slice.set(number % 8, number as u64);
-                }
-            }
-            shared.barrier().unwrap();
-            let before = shared.counters();
-            // Rank 1 has its own; rank 2 has none.
-            if rank.number > 0 {
-                let runs: Vec<_> = slices.iter().map(|slice| (slice.address(), 64, false)).collect();
-                shared.prefetch_all(&runs).unwrap();
-            }
-            shared.barrier().unwrap();
-            shared.barrier().unwrap();
-            for (number, slice) in slices.iter().enumerate() {
-                assert_eq!(slice.get(number % 8), number as u64);
-            }
-            let after = shared.counters();
-            if rank.number == 2 {
-                assert_eq!(after.prefetches - before.prefetches, COUNT as u64);
-                // A minipage that is still under way is waited for by a fault.
-                assert!(after.read_faults - before.read_faults < COUNT as u64 / 4);
-                assert!(after.sets_sent > before.sets_sent);
-                assert!(after.messages_sent - before.messages_sent < COUNT as u64 / 2);
-            }
-            shared.barrier().unwrap();
-        });
-    }
-}
-
-#[test]
 fn a_rank_that_tells_others_of_a_slice_beyond_the_memory_is_not_believed() {
     on_all(2, |rank, shared| {
         let slice = shared.alloc::<u64>(8).unwrap();

@@ -1,9 +1,9 @@
 //! Units of allocations: what moves between ranks as one, rows, and what is pushed to another rank.
 
-use mapwire::{AllocOptions, Coherence, ErrorKind, Shared, SharedRows, Unit};
+use mapwire::{AllocOptions, Coherence, ErrorKind, Shared, SharedRows, SharedSlice, Unit};
 
 use crate::harness::{Rank, job, refused};
-use crate::sharing::{on_all, on_both};
+use crate::sharing::{on_all, on_both, on_both_over};
 
 const PAGE: usize = 4096;
 
@@ -27,7 +27,8 @@ fn a_memory_may_be_of_a_tebibyte_and_its_last_pages_are_reached() {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap();
     let total = info.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap();
     if total < 12 << 20 {
-        return println!("skipped: the kernel refuses the tables where there are {total} KiB of memory");
+        mapwire_testing::skip!("the kernel refuses the tables of a tebibyte where there are {total} KiB of memory");
+        return;
     }
     for coherence in ["minipages", "hlrc"] {
         let job = job(2).called(coherence).option("--coherence", coherence).option("--shared", "1T");
@@ -290,5 +291,48 @@ fn a_large_array_costs_what_is_touched_of_it() {
                 })
                 .succeeds();
         }
+    }
+}
+
+#[test]
+fn minipages_of_a_page_that_are_asked_for_together_come_together_and_nothing_else_changes() {
+    for transport in ["shm", "udp"] {
+        on_both_over(transport, 3, |rank, shared| {
+            const COUNT: usize = 100;
+            let slices: Vec<SharedSlice<u64>> = (0..COUNT)
+                .map(|_| {
+                    let slice = (rank.number == 0).then(|| shared.alloc::<u64>(8).unwrap());
+                    shared.broadcast_slice(0, slice).unwrap()
+                })
+                .collect();
+            shared.barrier().unwrap();
+            // Every third belongs to rank 1, the others to rank 0.
+            for (number, slice) in slices.iter().enumerate() {
+                if (rank.number == 1) == (number % 3 == 1) && rank.number < 2 {
+                    slice.set(number % 8, number as u64);
+                }
+            }
+            shared.barrier().unwrap();
+            let before = shared.counters();
+            // Rank 1 has its own; rank 2 has none.
+            if rank.number > 0 {
+                let runs: Vec<_> = slices.iter().map(|slice| (slice.address(), 64, false)).collect();
+                shared.prefetch_all(&runs).unwrap();
+            }
+            shared.barrier().unwrap();
+            shared.barrier().unwrap();
+            for (number, slice) in slices.iter().enumerate() {
+                assert_eq!(slice.get(number % 8), number as u64);
+            }
+            let after = shared.counters();
+            if rank.number == 2 {
+                assert_eq!(after.prefetches - before.prefetches, COUNT as u64);
+                // A minipage that is still under way is waited for by a fault.
+                assert!(after.read_faults - before.read_faults < COUNT as u64 / 4);
+                assert!(after.sets_sent > before.sets_sent);
+                assert!(after.messages_sent - before.messages_sent < COUNT as u64 / 2);
+            }
+            shared.barrier().unwrap();
+        });
     }
 }

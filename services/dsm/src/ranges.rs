@@ -23,7 +23,7 @@ pub(crate) struct Range {
 }
 
 impl Ranges {
-    /// None; `None` if the machine refuses memory, of which only what is used is touched.
+    /// An empty set. `None` if the machine refuses memory; only the used part is touched.
     pub(crate) fn new(pages: u32, views: u16) -> Option<Self> {
         let mut all = Vec::new();
         all.try_reserve_exact(pages as usize).ok()?;
@@ -52,7 +52,7 @@ impl Ranges {
         range.units.with_key(key, self.views).map(|minipage| (minipage, range.creator))
     }
 
-    /// Whether none lies on these pages.
+    /// True if no range lies on these pages.
     pub(crate) fn are_free(&self, first: u32, end: u32) -> bool {
         let after = self.all.partition_point(|range| range.units.first_page < end);
         self.all[..after].last().is_none_or(|range| range.end_page <= first)

@@ -31,7 +31,7 @@ impl Units {
         self.unit_bytes.next_multiple_of(align(self.unit_bytes))
     }
 
-    /// How many share a page, in a segment of `views` views.
+    /// Number of them that share a page, in a segment of `views` views.
     #[must_use]
     pub fn per_page(&self, views: u16) -> u16 {
         let views = views.saturating_sub(self.view).max(1);

@@ -1,4 +1,4 @@
-//! What to do about an allocation, by rule: the first that holds.
+//! Advice for an allocation: the first rule that applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 

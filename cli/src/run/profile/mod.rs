@@ -11,12 +11,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use mapwire_driver::profile::{Kept, MOST_FILE_BYTES, Report, Unit, file_of};
+use mapwire_driver::profile::{MOST_FILE_BYTES, Means, Report, Unit, file_of};
 
 /// Allocations that are told of.
 const MOST: usize = 10;
 
-/// What the program has allocated at one place, or under one name.
+/// Allocations of one call site, or of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     /// Path or name.
@@ -134,7 +134,7 @@ impl Places {
     }
 }
 
-/// What a rank has left, which may be a pipe, or longer than any profile.
+/// Reads the profile that a rank left, which may be a pipe, or longer than any profile.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
@@ -160,7 +160,7 @@ impl Profile {
         for report in reports {
             for unit in &report.units {
                 let row = places.row_at(unit.first);
-                places.rows[row].add(report.rank, unit, unit.view() == 0 && report.was(Kept::Lazy));
+                places.rows[row].add(report.rank, unit, unit.view() == 0 && report.was(Means::Lazy));
                 units.entry(unit.key).or_default().push((report.rank, unit, row));
             }
         }
@@ -171,8 +171,8 @@ impl Profile {
         rows.sort_by_key(|row| std::cmp::Reverse((row.faults(), row.moved)));
         Self {
             rows,
-            is_of_one_host: reports.iter().any(|report| report.was(Kept::Processor)),
-            is_of_protocol: reports.iter().any(|report| report.was(Kept::Minipages) || report.was(Kept::Lazy)),
+            is_of_one_host: reports.iter().any(|report| report.was(Means::Processor)),
+            is_of_protocol: reports.iter().any(|report| report.was(Means::Minipages) || report.was(Means::Lazy)),
             left_out: reports.iter().fold(0, |sum: u64, report| sum.saturating_add(report.left_out)),
         }
     }

@@ -19,7 +19,7 @@ fn report(rank: u32, sites: Vec<Site>, units: Vec<Unit>) -> Report {
         let first = (site as u64 + 1) << 12;
         Range { first, end: first + 4096, site }
     });
-    Report::of(rank, Kept::Minipages, ranges.collect(), sites, units)
+    Report::of(rank, Means::Minipages, ranges.collect(), sites, units)
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Buggy {
         self.message = bytes[..length].to_vec();
     }
 
-    /// Whether a request with that number is ahead of any access.
+    /// True if the request with that number is a prefetch.
     fn is_ahead(&self, number: u16) -> bool {
         number >= self.shared.dsm().config().threads
     }

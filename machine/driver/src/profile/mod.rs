@@ -20,7 +20,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 pub use report::{Range, Report, Site, Unit};
-pub use table::{Place, Profile, Right, Span};
+pub use table::{CallSite, Profile, Right, Span};
 
 /// First word.
 const MAGIC: u64 = u64::from_le_bytes(*b"mwprof\0\0");
@@ -79,10 +79,10 @@ const AREA_PAGES: u64 = 1024;
 /// A right is back shortly after its loss within so many nanoseconds.
 const SHORTLY_NS: u64 = 100_000_000;
 
-/// How a memory was kept coherent: bits, since it may be opened more than once.
+/// Means of coherence, as bits: a memory may be opened more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Kept {
+pub enum Means {
     /// By the processor: nothing faults.
     Processor = 1,
     /// By minipages.

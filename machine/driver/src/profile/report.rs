@@ -1,12 +1,12 @@
-//! What a rank has counted, read back from its file.
+//! A rank's counts, read back from its file.
 
 use super::{
-    BYTES, COHERENCE, DIFFS, FIRST, HEAD, IN_ROW, KEY, Kept, LEFT_OUT, LENGTH, MAGIC, MOST_RANGES, MOST_SITES,
-    MOST_TEXT_BYTES, PART_WORDS, PARTS, RANGES, RANK, READS, RETURNED, ROOM, SITES, VERSION, WRITES, range_at, site_at,
-    unit_at,
+    BYTES, COHERENCE, DIFFS, FIRST, HEAD, IN_ROW, KEY, LEFT_OUT, LENGTH, MAGIC, MOST_RANGES, MOST_SITES,
+    MOST_TEXT_BYTES, Means, PART_WORDS, PARTS, RANGES, RANK, READS, RETURNED, ROOM, SITES, VERSION, WRITES, range_at,
+    site_at, unit_at,
 };
 
-/// What a rank has counted. The rank may have written anything.
+/// Counts of a rank, which may have written anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub rank: u32,
@@ -84,11 +84,11 @@ impl Unit {
 impl Report {
     /// A report with this content.
     #[must_use]
-    pub fn of(rank: u32, kept: Kept, ranges: Vec<Range>, sites: Vec<Site>, units: Vec<Unit>) -> Self {
+    pub fn of(rank: u32, kept: Means, ranges: Vec<Range>, sites: Vec<Site>, units: Vec<Unit>) -> Self {
         Self { rank, coherence: kept as u64, sites, ranges, units, left_out: 0 }
     }
 
-    /// Reads the file of a rank; `None` if it is none.
+    /// Parses the file of a rank; `None` if it is malformed.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();
@@ -132,9 +132,9 @@ impl Report {
         })
     }
 
-    /// Whether the memory was ever kept coherent in this way.
+    /// True if the memory was ever kept coherent in this way.
     #[must_use]
-    pub fn was(&self, kept: Kept) -> bool {
+    pub fn was(&self, kept: Means) -> bool {
         self.coherence & kept as u64 != 0
     }
 

@@ -10,16 +10,16 @@ use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::private_folder::PrivateFolder;
 
 use super::{
-    AREA_PAGES, BYTES, COHERENCE, DIFFS, FIRST, HEAD, IN_ROW, KEY, Kept, LEFT_OUT, LENGTH, LOST, LOST_NS, MAGIC,
-    MOST_RANGES, MOST_SITES, MOST_TEXT_BYTES, PARTS, RANGES, RANK, READS, RETURNED, RIGHT, ROOM, SHORTLY_NS, SITES,
+    AREA_PAGES, BYTES, COHERENCE, DIFFS, FIRST, HEAD, IN_ROW, KEY, LEFT_OUT, LENGTH, LOST, LOST_NS, MAGIC, MOST_RANGES,
+    MOST_SITES, MOST_TEXT_BYTES, Means, PARTS, RANGES, RANK, READS, RETURNED, RIGHT, ROOM, SHORTLY_NS, SITES,
     UNIT_WORDS, VERSION, WRITES, file_bytes, file_of, range_at, site_at, unit_at, units,
 };
 
 const PAGE_BYTES: u64 = mapwire_translation::PAGE_BYTES as u64;
 
-/// Where the program allocates: a file and a line, or a name and line 0.
+/// Call site of an allocation: a file and a line, or a name and line 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct CallSite<'a> {
     /// Path or name.
     pub text: &'a str,
     /// Line, from 1.
@@ -37,7 +37,7 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// What a rank may do with a unit.
+/// Access of a rank to a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Right {
@@ -49,7 +49,7 @@ pub enum Right {
     Write = 3,
 }
 
-/// What a rank counts of its shared memory.
+/// Counts of a rank's shared memory.
 #[derive(Debug)]
 pub struct Profile {
     words: Mapping,
@@ -112,9 +112,9 @@ impl Profile {
     }
 
     /// The memory is opened for the time `number`.
-    pub fn open(&self, number: u32, kept: Kept) {
+    pub fn open(&self, number: u32, kept: Means) {
         self.opening.store(u64::from(number as u16) << 48, Ordering::Relaxed);
-        self.is_lazy.store(kept == Kept::Lazy, Ordering::Relaxed);
+        self.is_lazy.store(kept == Means::Lazy, Ordering::Relaxed);
         let so_far = self.word(COHERENCE).load(Ordering::Relaxed);
         self.word(COHERENCE).store(so_far | kept as u64, Ordering::Relaxed);
     }
@@ -129,7 +129,7 @@ impl Profile {
     }
 
     /// Notes that `place` has allocated `bytes` bytes at an offset.
-    pub fn note_allocation(&self, offset: u64, bytes: u64, place: Place<'_>) {
+    pub fn note_allocation(&self, offset: u64, bytes: u64, place: CallSite<'_>) {
         let first = self.position(offset);
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let site = self.site(&mut sites, place);
@@ -151,7 +151,7 @@ impl Profile {
         sites.last = Some((end, site));
     }
 
-    fn site(&self, sites: &mut Sites, place: Place<'_>) -> usize {
+    fn site(&self, sites: &mut Sites, place: CallSite<'_>) -> usize {
         let known = sites.by_text.get(place.text).and_then(|lines| lines.iter().find(|(line, _)| *line == place.line));
         if let Some(&(_, site)) = known {
             return site;
@@ -162,7 +162,7 @@ impl Profile {
         let site = sites.count;
         sites.count += 1;
         if sites.count == MOST_SITES {
-            self.describe(site, Place { text: "other places", line: 0 });
+            self.describe(site, CallSite { text: "other places", line: 0 });
         } else {
             self.describe(site, place);
             sites.by_text.entry(place.text.into()).or_default().push((place.line, site));
@@ -171,7 +171,7 @@ impl Profile {
         site
     }
 
-    fn describe(&self, site: usize, Place { text, line }: Place<'_>) {
+    fn describe(&self, site: usize, CallSite { text, line }: CallSite<'_>) {
         // The end of a path says more than its begin.
         let cut = (text.len().saturating_sub(MOST_TEXT_BYTES)..).find(|&at| text.is_char_boundary(at));
         let text = &text.as_bytes()[cut.unwrap_or(0)..];

@@ -12,7 +12,7 @@ fn folder() -> tempfile::TempDir {
 
 fn profile(folder: &Path) -> Profile {
     let profile = Profile::create(folder, 3, 4, || NOW.load(Ordering::Relaxed)).unwrap();
-    profile.open(1, Kept::Minipages);
+    profile.open(1, Means::Minipages);
     profile
 }
 
@@ -44,14 +44,14 @@ fn faults_rights_and_bytes_of_a_unit_are_one_row() {
     assert_eq!((unit.write_faults, unit.read_faults, unit.bytes, unit.returned, unit.length), expected);
     assert_eq!(unit.parts, [1 << 10 | 1 << 12, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(unit.first, 1 << 48 | (4096 + 96));
-    assert!(read.was(Kept::Minipages) && !read.was(Kept::Lazy));
+    assert!(read.was(Means::Minipages) && !read.was(Means::Lazy));
 }
 
 #[test]
 fn a_right_to_a_run_of_lazy_pages_is_one_to_each_of_them() {
     let folder = folder();
     let profile = profile(folder.path());
-    profile.open(2, Kept::Lazy);
+    profile.open(2, Means::Lazy);
     let page = |number: u64| Span { view: 0, offset: number * 4096, bytes: 4096 };
     for turn in 0..2 {
         for number in 3..6 {
@@ -70,11 +70,11 @@ fn a_right_to_a_run_of_lazy_pages_is_one_to_each_of_them() {
 fn what_one_place_allocates_in_a_row_is_one_range_and_sites_beyond_the_last_are_one() {
     let folder = folder();
     let profile = profile(folder.path());
-    let here = Place { text: "src/a.rs", line: 7 };
+    let here = CallSite { text: "src/a.rs", line: 7 };
     for number in 0..100 {
         profile.note_allocation(number * 48, 40, here);
     }
-    profile.note_allocation(4800, 40, Place { text: "grid", line: 0 });
+    profile.note_allocation(4800, 40, CallSite { text: "grid", line: 0 });
     profile.note_allocation(4848, 40, here);
     let read = report(folder.path());
     assert_eq!(read.ranges.len(), 3);
@@ -82,7 +82,7 @@ fn what_one_place_allocates_in_a_row_is_one_range_and_sites_beyond_the_last_are_
     assert_eq!((read.sites[0].text.as_str(), read.sites[0].line, read.sites[0].allocations), ("src/a.rs", 7, 101));
     assert_eq!((read.sites[1].text.as_str(), read.sites[1].line, read.sites[1].bytes), ("grid", 0, 40));
     for line in 0..2 * MOST_SITES as u32 {
-        profile.note_allocation(1 << 20, 1, Place { text: "src/b.rs", line: line + 1 });
+        profile.note_allocation(1 << 20, 1, CallSite { text: "src/b.rs", line: line + 1 });
     }
     let read = report(folder.path());
     assert_eq!(read.sites.len(), MOST_SITES);
@@ -109,7 +109,7 @@ fn a_long_path_keeps_its_end_and_a_hostile_file_gives_nothing_wild() {
     let folder = folder();
     let profile = profile(folder.path());
     let long = format!("{}/end.rs", "é".repeat(300));
-    profile.note_allocation(0, 1, Place { text: &long, line: 1 });
+    profile.note_allocation(0, 1, CallSite { text: &long, line: 1 });
     let read = report(folder.path());
     assert!(read.sites[0].text.ends_with("éé/end.rs"), "{:?}", read.sites);
     for fill in [0_u8, 0xff] {

@@ -1,8 +1,8 @@
-//! How an allocation is divided into minipages.
+//! Division of an allocation into minipages.
 
 use crate::{Error, PAGE_BYTES};
 
-/// What of an allocation moves between ranks as one, under [`Protocol::Minipages`](crate::Protocol::Minipages).
+/// The part of an allocation that moves between ranks as one, under [`Protocol::Minipages`](crate::Protocol::Minipages).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Unit {
     /// A page of an allocation that is longer than one, else the allocation.

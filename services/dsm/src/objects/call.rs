@@ -1,4 +1,4 @@
-//! What threads ask of objects, and what they are answered, also as bytes.
+//! Calls of objects and their answers, also as bytes.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -58,7 +58,7 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// What a reduction makes of the values that threads bring: 64-bit numbers of one type.
+/// A reduction of 64-bit numbers of one type, one from each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Combine {
     pub how: Reduce,
@@ -74,7 +74,7 @@ pub enum Reduce {
     Max,
 }
 
-/// How the bits of a number are read. Floating-point numbers are in IEEE's total order.
+/// Type of the numbers. Floating-point numbers are in IEEE's total order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumberType {
     U64,
@@ -126,7 +126,7 @@ impl Combine {
     }
 }
 
-/// What to do with an object. A call ends with [`Outcome::Value`](crate::Outcome::Value), which is 0 unless said otherwise.
+/// An operation on an object. It ends with [`Outcome::Value`](crate::Outcome::Value), which is 0 unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Makes it an object of the kind, whatever was there; the argument is a semaphore's value, or how many threads meet at a barrier or
@@ -208,7 +208,7 @@ impl ObjectCall {
         Some(Self { object, kind, verb, argument }).filter(Self::is_legal)
     }
 
-    /// Whether objects of this kind do that.
+    /// True if objects of this kind have this operation.
     pub(super) fn is_legal(&self) -> bool {
         use ObjectKind::*;
         let kinds: &[ObjectKind] = match self.verb {
@@ -250,7 +250,7 @@ pub enum Problem {
     Held,
     /// This thread does not hold it.
     NotHeld {
-        /// Who does; of several, none.
+        /// The holder; `None` if there are several.
         holder: Option<(Rank, Thread)>,
     },
     /// It is destroyed.
@@ -297,7 +297,7 @@ impl fmt::Display for Problem {
 /// Highest value of a semaphore.
 pub const SEMAPHORE_MAX: u64 = i32::MAX as u64;
 
-/// How a call ended.
+/// End of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Granted(u64),

@@ -50,7 +50,7 @@ impl Ahead {
         Some(self.first + SET * group as u16 + at)
     }
 
-    /// Begins a request for a minipage for which there is none; `None` if no group is free.
+    /// Begins a request for a minipage that is not requested yet; `None` if no group is free.
     pub(super) fn begin(&mut self, key: Key) -> Option<Thread> {
         let number = match self.number(key) {
             Some(number) => number,

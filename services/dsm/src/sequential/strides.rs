@@ -30,7 +30,7 @@ const MOST_PAGES: u16 = MAX_PREFETCHES * 3 / 4;
 
 #[derive(Debug)]
 pub(super) struct Strides {
-    /// None, if nothing is read ahead.
+    /// Empty if read-ahead is off.
     threads: Vec<Reader>,
     /// Threads from this number on have no runs.
     end: usize,
@@ -41,7 +41,7 @@ pub(super) struct Strides {
 #[derive(Debug, Clone, Copy, Default)]
 struct Reader {
     runs: [Run; RUNS],
-    /// How many faults a run must have continued for before it brings anything.
+    /// Number of faults that a run must continue for before it brings anything.
     caution: u16,
 }
 
@@ -94,7 +94,7 @@ fn distance(from: Key, to: Key) -> (i64, i64) {
 }
 
 impl Run {
-    /// How many strides behind the last fault a minipage lies.
+    /// Distance of a minipage from the last fault, in strides.
     fn steps_to(&self, key: Key) -> Option<u16> {
         let (way, stride) = match (self.stride, distance(self.last, key)) {
             (Stride::Pages(stride), (0, pages)) => (pages, stride),

@@ -39,7 +39,7 @@ impl Shape {
     }
 }
 
-/// What the file of one rank says of itself.
+/// Head of a rank's trace.
 #[derive(Debug)]
 struct Span {
     file: String,

@@ -1,4 +1,4 @@
-//! How many bytes moved from each rank to each.
+//! The matrix of bytes moved from rank to rank.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -404,7 +404,7 @@ impl Programs {
         }
     }
 
-    /// Goes on with a thread whose call is over; false: there is none.
+    /// Continues a thread whose call is over. False if no call was.
     fn take_outcome(&mut self, cluster: &mut Cluster, who: usize) -> bool {
         if !self.programs[who].is_pending {
             return false;
